@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# A thin layer over Meson; `make help` lists what there is.
+
+BUILD ?= build
+prefix ?= /usr/local
+DESTDIR ?=
+
+MESON_OPTIONS ?=
+export MESON_SETUP = --prefix=$(prefix) $(MESON_OPTIONS)
+mandir = $(prefix)/share/man
+
+.PHONY: all demo check check-siw coverage man install clean help
+.NOTPARALLEL:
+
+all: ## build the library, the command, the tests and the examples, optimised, under build/
+	scripts/build.sh $(BUILD)
+
+demo: ## install what is missing, build, and show a connection being set up and torn down
+	scripts/deps.sh build
+	scripts/build.sh $(BUILD)
+	scripts/demo.sh $(BUILD)
+
+check: ## install what is missing, build three ways, run all tests and checks
+	scripts/deps.sh build man check
+	scripts/check.sh $(BUILD)
+
+ifneq ($(wildcard tests/siw/run.sh),)
+check-siw: ## connect to and from the kernel's siw driver in a guest
+	scripts/deps.sh build siw
+	scripts/build.sh $(BUILD)
+	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/run.sh
+endif
+
+coverage: ## line and branch coverage of every source file
+	scripts/deps.sh build check
+	scripts/coverage.sh $(BUILD)
+
+man: ## the man pages, under build/man/
+	scripts/deps.sh man
+	scripts/make_man.sh $(BUILD)/man
+
+ifneq ($(wildcard bench/*.c),)
+.PHONY: bench
+bench: ## how fast and how large, against a bare TCP connection
+	scripts/build.sh $(BUILD)
+	scripts/bench.sh $(BUILD)
+endif
+
+install: all man ## install under $(DESTDIR)$(prefix)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+	for page in $(BUILD)/man/*.[1-9]; do \
+		install -D -m 644 "$$page" "$(DESTDIR)$(mandir)/man$${page##*.}/$${page##*/}" || exit; \
+	done
+
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Nodes: made, found, referenced, freed.
+ *
+ * A node begins with one reference, its life's; cm_node_end() drops it. The table of nodes does not count: a node leaves
+ * it when it is offloaded (the NIC then owns the 4-tuple) or ends.
+ */
+#include <assert.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cm/cm_internal.h"
+
+/* What identifies a connection on one device; hashed as bytes, so without padding. */
+struct node_key {
+	u32 loc_addr[4], rem_addr[4];
+	u16 loc_port, rem_port;
+	u16 vlan_id;
+	u16 zero;
+};
+static_assert(sizeof(struct node_key) == 40, "no padding");
+
+static void key_of(struct node_key *key, u16 rem_port, const u32 *rem_addr, u16 loc_port, const u32 *loc_addr, u16 vlan_id)
+{
+	memcpy(key->loc_addr, loc_addr, sizeof(key->loc_addr));
+	memcpy(key->rem_addr, rem_addr, sizeof(key->rem_addr));
+	key->loc_port = loc_port;
+	key->rem_port = rem_port;
+	key->vlan_id = vlan_id;
+	key->zero = 0;
+}
+
+static bool node_eq(const struct hash_node *hn, const void *p)
+{
+	const struct irdma_cm_node *node = container_of((struct hash_node *)hn, struct irdma_cm_node, hn);
+	const struct node_key *key = p;
+
+	return node->loc_port == key->loc_port && node->rem_port == key->rem_port && node->vlan_id == key->vlan_id &&
+	       !memcmp(node->loc_addr, key->loc_addr, sizeof(key->loc_addr)) &&
+	       !memcmp(node->rem_addr, key->rem_addr, sizeof(key->rem_addr));
+}
+
+/**
+ * irdma_find_node - look a connection up
+ * @cm_core: core
+ * @rem_port: remote port, host order
+ * @rem_addr: remote address, four words
+ * @loc_port: local port, host order
+ * @loc_addr: local address, four words
+ * @vlan_id: VLAN, 0xFFFF for untagged
+ *
+ * The hash is keyed with a secret (SipHash), so that a peer cannot aim for one chain; cost does not depend on how
+ * many nodes there are.
+ *
+ * Return: the node with a reference taken, or NULL.
+ */
+struct irdma_cm_node *irdma_find_node(struct irdma_cm_core *cm_core, u16 rem_port, u32 *rem_addr, u16 loc_port, u32 *loc_addr,
+				      u16 vlan_id)
+{
+	struct irdma_cm_node *node;
+	struct hash_node *hn;
+	struct node_key key;
+
+	key_of(&key, rem_port, rem_addr, loc_port, loc_addr, vlan_id);
+	hn = hash_find(&cm_core->nodes_ht, hash_of(&cm_core->nodes_ht, &key, sizeof(key)), node_eq, &key);
+	if (!hn)
+		return NULL;
+	node = container_of(hn, struct irdma_cm_node, hn);
+	cm_node_hold(node);
+	return node;
+}
+
+/**
+ * irdma_add_hte_node - insert a node into the table
+ * @cm_core: core
+ * @cm_node: node; its 4-tuple must not be in the table. The table grows with its load and takes no reference
+ */
+void irdma_add_hte_node(struct irdma_cm_core *cm_core, struct irdma_cm_node *cm_node)
+{
+	struct node_key key;
+
+	assert(!cm_node->hashed);
+	key_of(&key, cm_node->rem_port, cm_node->rem_addr, cm_node->loc_port, cm_node->loc_addr, cm_node->vlan_id);
+	hash_add(&cm_core->nodes_ht, &cm_node->hn, hash_of(&cm_core->nodes_ht, &key, sizeof(key)));
+	cm_node->hashed = true;
+}
+
+void cm_node_unhash(struct irdma_cm_node *node)
+{
+	if (!node->hashed)
+		return;
+	hash_del(&node->cm_core->nodes_ht, &node->hn);
+	node->hashed = false;
+}
+
+void cm_node_hold(struct irdma_cm_node *node)
+{
+	node->refcount++;
+}
+
+/*
+ * RFC 6528 3: a clock of 4 us steps plus a keyed hash of the 4-tuple.
+ */
+static u32 initial_sequence(struct irdma_cm_core *core, const struct irdma_cm_node *node)
+{
+	struct node_key key;
+	u8 out[crypto_shorthash_BYTES];
+	u32 f;
+
+	static_assert(sizeof(core->isn_key) == crypto_shorthash_KEYBYTES, "key size");
+	key_of(&key, node->rem_port, node->rem_addr, node->loc_port, node->loc_addr, node->vlan_id);
+	crypto_shorthash(out, (const u8 *)&key, sizeof(key), core->isn_key);
+	memcpy(&f, out, sizeof(f));
+	return (u32)(cm_now(core) / 4000) + f;
+}
+
+void cm_node_init_tcp(struct irdma_cm_node *node)
+{
+	struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
+	u32 headers = node->ipv4 ? PKT_IP4_LEN + PKT_TCP_LEN : PKT_IP6_LEN + PKT_TCP_LEN;
+	u32 mtu = min(node->iwdev->iface.mtu, 65535u);
+
+	memset(tcp, 0, sizeof(*tcp));
+	tcp->iss = initial_sequence(node->cm_core, node);
+	tcp->loc_seq_num = tcp->iss;
+	tcp->rem_ack_num = tcp->iss;
+	tcp->rcv_wscale = CM_RCV_WSCALE;
+	tcp->rcv_wnd = CM_RX_MAX;
+	tcp->mss = (u16)(mtu > headers + CM_MSS_DEFAULT_V4 ? mtu - headers : CM_MSS_DEFAULT_V4);
+}
+
+int cm_node_resolve(struct irdma_cm_node *node)
+{
+	struct irdma_device *iwdev = node->iwdev;
+	int index;
+
+	if (node->ipv4)
+		index = irdma_addr_resolve_neigh(iwdev, node->loc_addr[0], node->rem_addr[0], RNIC_ARP_NONE);
+	else
+		index = irdma_addr_resolve_neigh_ipv6(iwdev, node->loc_addr, node->rem_addr, RNIC_ARP_NONE);
+	if (index < 0)
+		return index;
+	return rnic_arp_mac(iwdev, index, node->rem_mac);
+}
+
+static bool is_loopback(struct irdma_cm_node *node)
+{
+	return node->ipv4 ? irdma_ipv4_is_lpb(node->loc_addr[0], node->rem_addr[0])
+			  : irdma_ipv6_is_lpb(node->loc_addr, node->rem_addr);
+}
+
+static void node_init(struct irdma_cm_node *node, struct irdma_cm_core *core, struct irdma_device *iwdev,
+		      const struct irdma_cm_info *info)
+{
+	memset(node, 0, sizeof(*node));
+	node->refcount = 1;
+	node->iwdev = iwdev;
+	node->cm_core = core;
+	node->ipv4 = info->ipv4;
+	node->vlan_id = info->vlan_id;
+	node->tos = info->tos;
+	node->user_pri = info->user_pri;
+	node->loc_port = info->loc_port;
+	node->rem_port = info->rem_port;
+	memcpy(node->loc_addr, info->loc_addr, sizeof(node->loc_addr));
+	memcpy(node->rem_addr, info->rem_addr, sizeof(node->rem_addr));
+	memcpy(node->loc_mac, iwdev->iface.mac, sizeof(node->loc_mac));
+	node->mpa = info->cm_id ? info->cm_id->mpa : cm_mpa_opts_default;
+	node->mpa_rev = node->mpa.rev;
+	node->crc = node->mpa.crc;
+	node->peer_ird = node->peer_ord = MPA_V2_NOT_NEGOTIATED;
+	node->ird_size = iwdev->limits.max_ird;
+	node->ord_size = iwdev->limits.max_ord;
+}
+
+/* Until it is accepted or ends, the node is the listener's, and events go to the listener's cm_id. */
+static void join_listener(struct irdma_cm_node *node, struct irdma_cm_listener *listener)
+{
+	node->listener = listener;
+	listener->refcnt++;
+	listener->pending++;
+	TAILQ_INSERT_TAIL(&listener->nodes, node, listener_entry);
+	node->on_listener = true;
+	node->cm_id = listener->cm_id;
+	if (node->cm_id)
+		node->cm_id->add_ref(node->cm_id);
+}
+
+/**
+ * irdma_make_cm_node - a node for one connection
+ * @cm_core: core
+ * @iwdev: device
+ * @cm_info: addressing; its cm_id's MPA options are the node's
+ * @listener: listener that the SYN came for, NULL on the active side. The node takes a reference on it
+ *
+ * Sets the initial sequence number (RFC 6528), resolves the peer's link address and inserts the node into the table.
+ * Where the link address is not known yet, resolution is under way: an active node then holds its SYN back
+ * (neigh_pending), a passive one is answered to where its SYN came from.
+ *
+ * Return: a node in state INITED with its life's reference, or NULL without memory or if the peer is unreachable.
+ */
+struct irdma_cm_node *irdma_make_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwdev, struct irdma_cm_info *cm_info,
+					 struct irdma_cm_listener *listener)
+{
+	struct irdma_cm_node *node = pool_get(&cm_core->node_pool);
+	int err;
+
+	if (!node)
+		return NULL;
+	node_init(node, cm_core, iwdev, cm_info);
+	err = cm_node_resolve(node);
+	if (err && err != -EAGAIN) {
+		log_info("cm", "peer unreachable: %s", strerror(-err));
+		pool_put(&cm_core->node_pool, node);
+		return NULL;
+	}
+	node->neigh_pending = err == -EAGAIN;
+	node->spare = pool_get(&cm_core->event_pool);
+	if (!node->spare) {
+		pool_put(&cm_core->node_pool, node);
+		return NULL;
+	}
+	cm_node_init_tcp(node);
+	work_setup(&node->disconn_work.work, irdma_disconnect_worker);
+	if (listener)
+		join_listener(node, listener);
+	LIST_INSERT_HEAD(&cm_core->nodes, node, all_entry);
+	cm_core->stats.nodes_created++;
+	cm_core->stats.nodes_now++;
+	if (is_loopback(node))
+		cm_core->stats.loopbacks++;
+	irdma_add_hte_node(cm_core, node);
+	cm_node_set_state(node, IRDMA_CM_STATE_INITED);
+	return node;
+}
+
+static int copy_pdata(struct irdma_cm_node *node, const struct iw_cm_conn_param *param)
+{
+	if (!param->private_data_len)
+		return 0;
+	node->tx_pdata = malloc(param->private_data_len);
+	if (!node->tx_pdata)
+		return -ENOMEM;
+	memcpy(node->tx_pdata, param->private_data, param->private_data_len);
+	node->tx_pdata_len = param->private_data_len;
+	return 0;
+}
+
+/**
+ * irdma_create_cm_node - a node for the active side
+ * @cm_core: core
+ * @iwdev: device
+ * @conn_param: private data (at most 512 bytes, 508 with MPA revision 2), IRD and ORD
+ * @cm_info: addressing and cm_id
+ * @caller_cm_node: the node, on success
+ *
+ * Return: 0; -EINVAL for private data that does not fit; -EADDRINUSE if the 4-tuple is in use; -EHOSTUNREACH; -ENOMEM.
+ */
+int irdma_create_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwdev, struct iw_cm_conn_param *conn_param,
+			 struct irdma_cm_info *cm_info, struct irdma_cm_node **caller_cm_node)
+{
+	u8 rev = cm_info->cm_id ? cm_info->cm_id->mpa.rev : cm_mpa_opts_default.rev;
+	u32 room = MPA_MAX_PRIV_DATA - (rev == MPA_REV_2 ? sizeof(struct mpa_v2_data) : 0);
+	struct irdma_cm_node *node;
+
+	if (conn_param->private_data_len > room)
+		return -EINVAL;
+	node = irdma_find_node(cm_core, cm_info->rem_port, cm_info->rem_addr, cm_info->loc_port, cm_info->loc_addr, cm_info->vlan_id);
+	if (node) {
+		irdma_rem_ref_cm_node(node);
+		return -EADDRINUSE;
+	}
+	node = irdma_make_cm_node(cm_core, iwdev, cm_info, NULL);
+	if (!node)
+		return -EHOSTUNREACH;
+	node->active = true;
+	irdma_record_ird_ord(node, conn_param->ird, conn_param->ord);
+	if (copy_pdata(node, conn_param)) {
+		cm_node_end(node);
+		return -ENOMEM;
+	}
+	*caller_cm_node = node;
+	return 0;
+}
+
+/* The listener's accounting ends here: accepted, rejected, failed or evicted. Its place may be what the host port waits for. */
+void cm_node_leave_backlog(struct irdma_cm_node *node)
+{
+	struct irdma_cm_listener *listener = node->listener;
+
+	if (node->on_half_open) {
+		TAILQ_REMOVE(&listener->half_open, node, half_open_entry);
+		node->on_half_open = false;
+		node->cm_core->stats.half_open_now--;
+	}
+	if (!node->on_listener)
+		return;
+	TAILQ_REMOVE(&listener->nodes, node, listener_entry);
+	node->on_listener = false;
+	listener->pending--;
+	cm_listener_kick(listener);
+}
+
+/* ... and with it the need for its filter. */
+void cm_node_leave_listener(struct irdma_cm_node *node)
+{
+	struct irdma_cm_listener *listener = node->listener;
+
+	if (!listener)
+		return;
+	cm_node_leave_backlog(node);
+	node->listener = NULL;
+	irdma_dec_refcnt_listen(node->cm_core, listener, 0, true);
+}
+
+void cm_node_release_id(struct irdma_cm_node *node)
+{
+	struct iw_cm_id *cm_id = node->cm_id;
+
+	node->cm_id = NULL;
+	if (!cm_id)
+		return;
+	if (cm_id->provider_data == node)
+		cm_id->provider_data = NULL;
+	if (node->iwqp)
+		node->iwqp->cm_id = NULL;
+	cm_id->rem_ref(cm_id);
+}
+
+/* The QP and the cm_id go their own way. */
+void cm_node_untie(struct irdma_cm_node *node)
+{
+	struct irdma_qp *qp = node->iwqp;
+
+	cm_node_release_id(node);
+	node->iwqp = NULL;
+	if (!qp)
+		return;
+	qp->cm_node = NULL;
+	rnic_qp_put(qp);
+}
+
+/*
+ * The end of a node's life: no timer, no filter, no place in any table; whoever still holds a reference sees CLOSED.
+ */
+void cm_node_end(struct irdma_cm_node *node)
+{
+	if (node->state == IRDMA_CM_STATE_CLOSED)
+		return;
+	irdma_free_retrans_entry(node);
+	node->close_at_ns = node->stage_at_ns = 0;
+	wheel_del(&node->cm_core->wheel, &node->timer);
+	cm_node_set_state(node, IRDMA_CM_STATE_CLOSED);
+	cm_node_unhash(node);
+	cm_node_leave_listener(node);
+	irdma_rem_ref_cm_node(node);
+}
+
+static void node_release_filter(struct irdma_cm_node *node)
+{
+	if (node->quad)
+		rnic_filter_del(node->iwdev, node->quad);
+	node->quad = NULL;
+	if (node->apbvt_set)
+		rnic_apbvt_del(node->iwdev, node->ipv4, node->loc_addr, node->loc_port);
+	node->apbvt_set = false;
+}
+
+/**
+ * irdma_rem_ref_cm_node - drop a reference
+ * @cm_node: node
+ *
+ * The last one removes the node from the table and frees all it holds: kept frame, address handle, filter, port
+ * reservation, buffers, its ties to listener, QP and cm_id.
+ */
+void irdma_rem_ref_cm_node(struct irdma_cm_node *cm_node)
+{
+	struct irdma_cm_core *core = cm_node->cm_core;
+
+	assert(cm_node->refcount);
+	if (--cm_node->refcount)
+		return;
+	irdma_free_retrans_entry(cm_node);
+	wheel_del(&core->wheel, &cm_node->timer);
+	cm_node_unhash(cm_node);
+	cm_node_leave_listener(cm_node);
+	cm_node_untie(cm_node);
+	irdma_cm_free_ah(cm_node);
+	node_release_filter(cm_node);
+	LIST_REMOVE(cm_node, all_entry);
+	free(cm_node->pdata);
+	free(cm_node->tx_pdata);
+	free(cm_node->rx_buf);
+	free(cm_node->lsmm);
+	if (cm_node->spare)
+		pool_put(&core->event_pool, cm_node->spare);
+	core->stats.nodes_destroyed++;
+	core->stats.nodes_now--;
+	pool_put(&core->node_pool, cm_node);
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * iwcm: the NIC thread, which runs the loop of a context on the host port.
+ *
+ * It sleeps in one ppoll() on the host port, rtnetlink and an eventfd, until the loop's next deadline, and touches only
+ * what is ready. Threads that call the library wake it through the eventfd, but only if it sleeps past what they posted: a
+ * connection's timers, armed in the caller's thread, are further away than the thread ever sleeps while there
+ * is traffic (NAP_NS), so setting up a connection costs no wake-up. After QUIET_NS without work it sleeps
+ * until there is some.
+ *
+ * No wake-up is lost: the thread announces how long it is going to sleep before it looks at the loop for the last time,
+ * and whoever posts looks at the announcement after posting; the loop's lock orders the two.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "iwcm/room_internal.h"
+
+#define NAP_NS (200 * NSEC_PER_MSEC)
+#define QUIET_NS (2 * NSEC_PER_SEC)
+
+static void wake(struct iwcm_ctx *ctx)
+{
+	u64 one = 1;
+
+	if (!__atomic_exchange_n(&ctx->sleep_until_ns, 0, __ATOMIC_SEQ_CST))
+		return;
+	if (write(ctx->wake_fd, &one, sizeof(one)) != sizeof(one))
+		log_error("iwcm", "cannot wake the NIC thread");
+}
+
+static void loop_wake(struct loop *l, void *arg)
+{
+	struct iwcm_ctx *ctx = arg;
+	u64 until = __atomic_load_n(&ctx->sleep_until_ns, __ATOMIC_SEQ_CST);
+
+	if (until && (until == UINT64_MAX || loop_next_ns(l) < until))
+		wake(ctx);
+}
+
+/* Until when to sleep, announced. */
+static u64 fall_asleep(struct iwcm_ctx *ctx, u64 now, u64 busy_at)
+{
+	u64 until = now - busy_at < QUIET_NS ? now + NAP_NS : UINT64_MAX;
+
+	__atomic_store_n(&ctx->sleep_until_ns, until, __ATOMIC_SEQ_CST);
+	return min(until, loop_next_ns(ctx->loop));
+}
+
+static bool sleep_until(struct iwcm_ctx *ctx, struct pollfd *fds, size_t n, u64 now, u64 until)
+{
+	u64 ns = until > now ? until - now : 0;
+	struct timespec ts = { .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+	int ready = ppoll(fds, n, until == UINT64_MAX ? NULL : &ts, NULL);
+
+	__atomic_store_n(&ctx->sleep_until_ns, 0, __ATOMIC_SEQ_CST);
+	return ready > 0;
+}
+
+static void drain_wake(struct iwcm_ctx *ctx)
+{
+	u64 count;
+
+	/* Nothing to read if the writer is not there yet: it is level, and comes back. */
+	if (read(ctx->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		log_error("iwcm", "wake descriptor: errno %d", errno);
+}
+
+static bool serve(struct iwcm_ctx *ctx, const struct pollfd *fds)
+{
+	bool busy = fds[2].revents;
+
+	if (fds[0].revents)
+		busy |= port_host_process(ctx->host);
+	if (fds[1].revents)
+		net_process(ctx->net);
+	if (fds[2].revents)
+		drain_wake(ctx);
+	return loop_run(ctx->loop) || busy;
+}
+
+static void *nic_thread(void *arg)
+{
+	struct iwcm_ctx *ctx = arg;
+	struct pollfd fds[] = {
+		{ .fd = port_host_fd(ctx->host), .events = POLLIN },
+		{ .fd = net_fd(ctx->net), .events = POLLIN },
+		{ .fd = ctx->wake_fd, .events = POLLIN },
+	};
+	u64 now = loop_monotonic_ns(), busy_at = now;
+
+	while (!__atomic_load_n(&ctx->stop, __ATOMIC_ACQUIRE)) {
+		if (!sleep_until(ctx, fds, ARRAY_SIZE(fds), now, fall_asleep(ctx, now, busy_at)))
+			fds[0].revents = fds[1].revents = fds[2].revents = 0;
+		loop_enter(ctx->loop);
+		iwcm_enter(ctx);
+		if (serve(ctx, fds))
+			busy_at = loop_now(ctx->loop);
+		loop_leave(ctx->loop);
+		now = loop_monotonic_ns();
+	}
+	return NULL;
+}
+
+/* All signals are blocked in it: they are the program's. */
+static int create_thread(struct iwcm_ctx *ctx)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&ctx->thread, NULL, nic_thread, ctx);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
+
+int iwcm_thread_start(struct iwcm_ctx *ctx)
+{
+	int err;
+
+	ctx->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ctx->wake_fd < 0)
+		return -errno;
+	ctx->loop->wake_arg = ctx;
+	ctx->loop->wake = loop_wake;
+	err = create_thread(ctx);
+	if (!err)
+		return 0;
+	ctx->loop->wake = NULL;
+	close(ctx->wake_fd);
+	return err;
+}
+
+void iwcm_thread_stop(struct iwcm_ctx *ctx)
+{
+	__atomic_store_n(&ctx->stop, true, __ATOMIC_SEQ_CST);
+	wake(ctx);
+	pthread_join(ctx->thread, NULL);
+	ctx->loop->wake = NULL;
+	close(ctx->wake_fd);
+}

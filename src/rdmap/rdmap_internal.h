@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* rdmap: what only this room needs: the opcode table, big-endian fields, headers. */
+#ifndef UWARP_RDMAP_INTERNAL_H
+#define UWARP_RDMAP_INTERNAL_H
+
+#include <endian.h>
+#include <string.h>
+#include "rdmap/rdmap.h"
+
+struct rdmap_op {
+	const char *name;
+	bool tagged;
+	u8 qn;               /* untagged: enum ddp_queue */
+	u32 min_len, max_len; /* bytes behind the DDP header */
+};
+extern const struct rdmap_op rdmap_ops[RDMAP_OPCODES];
+
+static inline u16 get_be16(const u8 *p)
+{
+	return (u16)(p[0] << 8 | p[1]);
+}
+
+static inline u32 get_be32(const u8 *p)
+{
+	u32 v;
+
+	memcpy(&v, p, sizeof(v));
+	return be32toh(v);
+}
+
+static inline u64 get_be64(const u8 *p)
+{
+	u64 v;
+
+	memcpy(&v, p, sizeof(v));
+	return be64toh(v);
+}
+
+static inline void put_be16(u8 *p, u16 v)
+{
+	p[0] = (u8)(v >> 8);
+	p[1] = (u8)v;
+}
+
+static inline void put_be32(u8 *p, u32 v)
+{
+	v = htobe32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static inline void put_be64(u8 *p, u64 v)
+{
+	v = htobe64(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+/* Header of a message that is one segment; queue from the table. Return its length. */
+u32 ddp_build_untagged(u8 opcode, u32 msn, u8 out[DDP_UNTAGGED_HDR]);
+u32 ddp_build_tagged(u8 opcode, u32 stag, u64 to, u8 out[DDP_TAGGED_HDR]);
+
+#endif

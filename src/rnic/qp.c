@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Queue pairs: their life, their state, and what the upper layer wants of them.
+ *
+ * References. The creator holds one, the stream holds one from the offload on, whoever looks a QP up holds one. The
+ * stream's is dropped by the loop's thread after the stream was closed, whichever thread closed
+ * it: events, timers and work items of that thread which are under way then still find their QP.
+ *
+ * Telling the CM. A cause is recorded where it is seen (todo), under the QP's lock; the loop's thread delivers
+ * it with no lock held, at once if it is the one that saw it, else from a work item. The CM hears of a
+ * stream's end at most once, and exactly once unless it released the stream before.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "rnic/rnic_internal.h"
+
+#define QPN_MASK 0xFFFFFFu
+
+static const char *const state_names[] = {
+	[RNIC_QP_IDLE] = "IDLE",
+	[RNIC_QP_RTS] = "RTS",
+	[RNIC_QP_CLOSING] = "CLOSING",
+	[RNIC_QP_TERMINATE] = "TERMINATE",
+	[RNIC_QP_ERROR] = "ERROR",
+};
+static_assert(ARRAY_SIZE(state_names) == RNIC_QP_STATES, "a name for each state");
+
+/* Legal steps; there is no way back to IDLE: a QP lives once. */
+static const u32 legal_steps[RNIC_QP_STATES] = {
+	[RNIC_QP_IDLE] = BIT(RNIC_QP_RTS) | BIT(RNIC_QP_ERROR),
+	[RNIC_QP_RTS] = BIT(RNIC_QP_CLOSING) | BIT(RNIC_QP_TERMINATE) | BIT(RNIC_QP_ERROR),
+	[RNIC_QP_CLOSING] = BIT(RNIC_QP_TERMINATE) | BIT(RNIC_QP_ERROR),
+	[RNIC_QP_TERMINATE] = BIT(RNIC_QP_ERROR),
+	[RNIC_QP_ERROR] = 0,
+};
+
+static const struct {
+	const char *name;
+	bool fatal; /* the first of these stays */
+} ae_table[] = {
+	[RNIC_AE_NONE] = { "none", false },
+	[RNIC_AE_LLP_FIN_RECEIVED] = { "FIN received", false },
+	[RNIC_AE_LLP_CLOSE_COMPLETE] = { "close complete", false },
+	[RNIC_AE_LLP_CONNECTION_RESET] = { "connection reset", true },
+	[RNIC_AE_LLP_TOO_MANY_RETRIES] = { "too many retries", true },
+	[RNIC_AE_TERMINATE_RECEIVED] = { "Terminate received", true },
+	[RNIC_AE_TERMINATE_SENT] = { "Terminate sent", true },
+	[RNIC_AE_QP_ERROR] = { "moved to ERROR", true },
+	[RNIC_AE_RTR_TIMEOUT] = { "no RTR in time", true },
+};
+static_assert(ARRAY_SIZE(ae_table) == RNIC_AE_RTR_TIMEOUT + 1, "a row for each event");
+
+/**
+ * rnic_qp_state_str() - name of a state
+ * @s: the state
+ *
+ * Return: its name.
+ */
+const char *rnic_qp_state_str(enum rnic_qp_state s)
+{
+	return (size_t)s < ARRAY_SIZE(state_names) ? state_names[s] : "?";
+}
+
+/**
+ * rnic_ae_str() - name of an asynchronous event
+ * @ae: the event
+ *
+ * Return: its name.
+ */
+const char *rnic_ae_str(enum rnic_ae ae)
+{
+	return (size_t)ae < ARRAY_SIZE(ae_table) ? ae_table[ae].name : "?";
+}
+
+/* ---- state; qp->lock held ---- */
+
+bool rnic_qp_may_step(enum rnic_qp_state from, enum rnic_qp_state to)
+{
+	return (size_t)to < RNIC_QP_STATES && legal_steps[from] & BIT(to);
+}
+
+/* The only place that writes the state. */
+void rnic_qp_set_state(struct irdma_qp *qp, enum rnic_qp_state next)
+{
+	assert(rnic_qp_may_step(qp->state, next));
+	log_debug(ROOM, "qp %u: %s -> %s", qp->qp_num, rnic_qp_state_str(qp->state), rnic_qp_state_str(next));
+	qp->state = next;
+}
+
+void rnic_qp_set_ae(struct irdma_qp *qp, enum rnic_ae ae)
+{
+	if (ae_table[qp->last_ae].fatal)
+		return;
+	log_debug(ROOM, "qp %u: %s", qp->qp_num, rnic_ae_str(ae));
+	qp->last_ae = ae;
+}
+
+void rnic_qp_raise(struct irdma_qp *qp)
+{
+	if (qp->disconn_raised)
+		return;
+	qp->disconn_raised = true;
+	rnic_qp_of(qp)->todo |= RNIC_TODO_DISCONNECT;
+}
+
+void rnic_qp_kick(struct irdma_qp *qp)
+{
+	rnic_qp_hold(qp);
+	if (!workq_queue(&rnic_device_of(qp->iwdev)->wq, &rnic_qp_of(qp)->work))
+		rnic_qp_put(qp);
+}
+
+void rnic_qp_fail(struct irdma_qp *qp, enum rnic_ae ae)
+{
+	rnic_qp_set_ae(qp, ae);
+	if (qp->state != RNIC_QP_ERROR)
+		rnic_qp_set_state(qp, RNIC_QP_ERROR);
+	timer_del(&qp->rtr_timer);
+	rnic_tx_drop(qp);
+	if (qp->stream)
+		rnic_qp_raise(qp);
+}
+
+void rnic_qp_abort(struct irdma_qp *qp, enum rnic_ae ae)
+{
+	rnic_qp_fail(qp, ae);
+	if (qp->stream)
+		qp->iwdev->port->ops->stream_abort(qp->stream);
+}
+
+/* ---- life ---- */
+
+/* QPNs are ours, not a peer's to choose: no keyed hash is needed. */
+static u64 qpn_hash(u32 qp_num)
+{
+	return qp_num * 0x9E3779B97F4A7C15ull;
+}
+
+static bool qpn_eq(const struct hash_node *n, const void *key)
+{
+	return container_of(n, struct irdma_qp, hn)->qp_num == *(const u32 *)key;
+}
+
+static struct irdma_qp *qpn_lookup(struct irdma_device *iwdev, u32 qp_num)
+{
+	struct hash_node *n = hash_find(&iwdev->qps, qpn_hash(qp_num), qpn_eq, &qp_num);
+
+	return n ? container_of(n, struct irdma_qp, hn) : NULL;
+}
+
+/* Called with the device's lock held. */
+static u32 next_qpn(struct irdma_device *iwdev)
+{
+	u32 n;
+
+	do {
+		n = iwdev->next_qpn++ & QPN_MASK;
+	} while (n < 2 || qpn_lookup(iwdev, n));
+	return n;
+}
+
+static int table_add(struct irdma_qp *qp)
+{
+	struct irdma_device *iwdev = qp->iwdev;
+	int rc = 0;
+
+	pthread_mutex_lock(&iwdev->lock);
+	if (iwdev->qps.count >= QPN_MASK / 2) {
+		rc = -ENOSPC;
+	} else {
+		qp->qp_num = next_qpn(iwdev);
+		hash_add(&iwdev->qps, &qp->hn, qpn_hash(qp->qp_num));
+	}
+	pthread_mutex_unlock(&iwdev->lock);
+	return rc;
+}
+
+/**
+ * rnic_qp_create() - a queue pair in IDLE
+ * @iwdev: the device
+ * @out: the QP, with one reference, which rnic_qp_destroy() drops
+ *
+ * Return: 0, -ENOMEM, or -ENOSPC if there are too many.
+ */
+int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
+{
+	struct rnic_qp *q = calloc(1, sizeof(*q));
+	int rc;
+
+	if (!q)
+		return -ENOMEM;
+	q->qp.iwdev = iwdev;
+	q->qp.refcount = 1;
+	q->read_msn = 1;
+	rc = table_add(&q->qp);
+	if (rc) {
+		free(q);
+		return rc;
+	}
+	pthread_mutex_init(&q->qp.lock, NULL);
+	work_setup(&q->work, rnic_qp_work);
+	timer_setup(&q->qp.rtr_timer, iwdev->loop, rnic_qp_rtr_timeout);
+	__atomic_fetch_add(&rnic_device_of(iwdev)->qps_alive, 1, __ATOMIC_RELAXED);
+	*out = &q->qp;
+	return 0;
+}
+
+/**
+ * rnic_qp_hold() - take a reference
+ * @qp: the QP
+ */
+void rnic_qp_hold(struct irdma_qp *qp)
+{
+	__atomic_fetch_add(&qp->refcount, 1, __ATOMIC_RELAXED);
+}
+
+/**
+ * rnic_qp_put() - drop a reference; the last one frees the QP
+ * @qp: the QP
+ */
+void rnic_qp_put(struct irdma_qp *qp)
+{
+	struct rnic_device *d = rnic_device_of(qp->iwdev);
+	u32 before = __atomic_fetch_sub(&qp->refcount, 1, __ATOMIC_ACQ_REL);
+
+	assert(before > 0);
+	if (before > 1)
+		return;
+	assert(qp->destroying && !qp->stream);
+	rnic_tx_drop(qp);
+	mpa_rx_destroy(&qp->rx);
+	pthread_mutex_destroy(&qp->lock);
+	free(rnic_qp_of(qp));
+	__atomic_fetch_sub(&d->qps_alive, 1, __ATOMIC_RELEASE);
+}
+
+/**
+ * rnic_qp_find() - look a QP up
+ * @iwdev: the device
+ * @qp_num: its number
+ *
+ * Return: the QP with a reference; NULL if there is none, or it was destroyed.
+ */
+struct irdma_qp *rnic_qp_find(struct irdma_device *iwdev, u32 qp_num)
+{
+	struct irdma_qp *qp;
+
+	pthread_mutex_lock(&iwdev->lock);
+	qp = qpn_lookup(iwdev, qp_num);
+	if (qp)
+		rnic_qp_hold(qp);
+	pthread_mutex_unlock(&iwdev->lock);
+	return qp;
+}
+
+/* A stream whose orderly end or Terminate is on its way is not reset: closing it lets that go on. */
+static void destroy_locked(struct irdma_qp *qp)
+{
+	switch (qp->state) {
+	case RNIC_QP_IDLE:
+	case RNIC_QP_RTS:
+		rnic_qp_abort(qp, RNIC_AE_QP_ERROR);
+		break;
+	case RNIC_QP_CLOSING:
+	case RNIC_QP_TERMINATE:
+		if (qp->last_ae == RNIC_AE_NONE)
+			rnic_qp_set_ae(qp, RNIC_AE_QP_ERROR);
+		if (qp->stream)
+			rnic_qp_raise(qp);
+		break;
+	default:
+		break;
+	}
+}
+
+/**
+ * rnic_qp_destroy() - the creator is done with the QP
+ * @qp: the QP
+ *
+ * From any thread, also from inside the CM's callbacks. The stream of a QP in RTS is reset. A CM that holds a stream of
+ * this QP is told, and releases it; the memory goes with the last reference.
+ */
+void rnic_qp_destroy(struct irdma_qp *qp)
+{
+	struct irdma_device *iwdev = qp->iwdev;
+
+	pthread_mutex_lock(&iwdev->lock);
+	hash_del(&iwdev->qps, &qp->hn);
+	pthread_mutex_unlock(&iwdev->lock);
+
+	pthread_mutex_lock(&qp->lock);
+	assert(!qp->destroying);
+	qp->destroying = true;
+	destroy_locked(qp);
+	if (rnic_qp_of(qp)->todo)
+		rnic_qp_kick(qp);
+	pthread_mutex_unlock(&qp->lock);
+	rnic_qp_put(qp);
+}
+
+/* ---- offload ---- */
+
+/* Called with qp->lock held and the stream in place. */
+static void start_stream(struct irdma_qp *qp, const struct tcp_info_ho *tcp, const struct rnic_iwarp_info *iw)
+{
+	struct rnic_qp *q = rnic_qp_of(qp);
+
+	qp->iw = *iw;
+	qp->iw.lsmm = NULL; /* the caller's */
+	mpa_rx_init(&qp->rx, iw->crc, iw->rcv_markers);
+	mpa_stream_init(&qp->tx, iw->crc, iw->snd_markers);
+	rnic_qp_set_state(qp, RNIC_QP_RTS);
+	qp->rtr_pending = !iw->initiator && iw->rtr;
+	if (qp->rtr_pending && iw->rtr_timeout_ms)
+		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + iw->rtr_timeout_ms * NSEC_PER_MSEC);
+	if (iw->lsmm_len) {
+		q->lsmm_left = iw->lsmm_len;
+		rnic_tx_bytes(qp, iw->lsmm, iw->lsmm_len);
+	}
+	if (tcp->rx_len || tcp->peer_fin)
+		q->events |= PORT_READABLE; /* no edge will announce what came before */
+	if (q->todo || q->events)
+		rnic_qp_kick(qp);
+}
+
+static int offload_locked(struct irdma_qp *qp, struct irdma_sc_ah *ah, const struct tcp_info_ho *tcp,
+			  const struct rnic_iwarp_info *iw)
+{
+	struct port *port = qp->iwdev->port;
+	int rc;
+
+	if (qp->state != RNIC_QP_IDLE || qp->destroying || !ah->valid)
+		return -EINVAL;
+	rc = port->ops->offload(port, ah->port_ah, tcp, &rnic_stream_up, rnic_qp_of(qp), &qp->stream);
+	if (rc) {
+		qp->stream = NULL;
+		return rc;
+	}
+	ah->port_ah = NULL;
+	ah->valid = false;
+	rnic_qp_hold(qp);
+	start_stream(qp, tcp, iw);
+	return 0;
+}
+
+/**
+ * rnic_qp_offload() - take a connection over: IDLE -> RTS
+ * @qp: the QP
+ * @ah: address handle of the connection; consumed on success
+ * @tcp: state of the connection, and bytes that were received behind the start-up frame
+ * @iw: iWARP parameters; lsmm goes out first and is copied
+ *
+ * Return: 0; -EINVAL if the QP is not IDLE or being destroyed, or @ah is not valid; -ECONNRESET; -ENOMEM.
+ */
+int rnic_qp_offload(struct irdma_qp *qp, struct irdma_sc_ah *ah, const struct tcp_info_ho *tcp, const struct rnic_iwarp_info *iw)
+{
+	int rc;
+
+	pthread_mutex_lock(&qp->lock);
+	rc = offload_locked(qp, ah, tcp, iw);
+	pthread_mutex_unlock(&qp->lock);
+	return rc;
+}
+
+/**
+ * rnic_qp_send_rtr() - initiator in the peer-to-peer model: send the RTR that the peers agreed on
+ * @qp: the QP, in RTS
+ *
+ * Return: 0; -EINVAL if none is due; -ENOTCONN if the stream has ended meanwhile.
+ */
+int rnic_qp_send_rtr(struct irdma_qp *qp)
+{
+	u8 ulpdu[DDP_UNTAGGED_HDR + RDMAP_READ_REQ_SIZE];
+	struct rnic_qp *q = rnic_qp_of(qp);
+	int rc = 0;
+	u32 len;
+
+	pthread_mutex_lock(&qp->lock);
+	len = rdmap_build_rtr(qp->iw.rtr, ulpdu);
+	if (!qp->iw.initiator || !len || q->rtr_sent) {
+		rc = -EINVAL;
+	} else if (qp->state != RNIC_QP_RTS) {
+		rc = -ENOTCONN;
+	} else {
+		q->rtr_sent = true;
+		q->rtr_resp_due = qp->iw.rtr == RDMAP_RTR_READ;
+		rnic_tx_ulpdu(qp, ulpdu, len);
+	}
+	pthread_mutex_unlock(&qp->lock);
+	return rc;
+}
+
+/* ---- the upper layer's wishes ---- */
+
+static void modify_locked(struct irdma_qp *qp, enum rnic_qp_state next)
+{
+	static const struct rdmap_error local = { TERM_LAYER_RDMAP, TERM_RDMAP_CATASTROPHIC, 0 };
+
+	switch (next) {
+	case RNIC_QP_CLOSING:
+		rnic_qp_set_state(qp, RNIC_QP_CLOSING);
+		rnic_tx_fin(qp);
+		break;
+	case RNIC_QP_TERMINATE:
+		rnic_tx_terminate(qp, &local, NULL, 0);
+		break;
+	default:
+		rnic_qp_abort(qp, RNIC_AE_QP_ERROR);
+		break;
+	}
+}
+
+/**
+ * rnic_qp_modify() - move a QP to another state
+ * @qp: the QP
+ * @next: RNIC_QP_CLOSING: FIN after what is queued; RNIC_QP_TERMINATE: Terminate, then FIN; RNIC_QP_ERROR: RST;
+ *        the state it is in already: nothing
+ *
+ * From any thread.
+ *
+ * Return: 0, or -EINVAL for an illegal step. RNIC_QP_RTS is reached through rnic_qp_offload() alone.
+ */
+int rnic_qp_modify(struct irdma_qp *qp, enum rnic_qp_state next)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&qp->lock);
+	if (next == qp->state)
+		goto unlock;
+	if (next == RNIC_QP_RTS || !rnic_qp_may_step(qp->state, next)) {
+		rc = -EINVAL;
+		goto unlock;
+	}
+	modify_locked(qp, next);
+	if (rnic_qp_of(qp)->todo)
+		rnic_qp_kick(qp);
+unlock:
+	pthread_mutex_unlock(&qp->lock);
+	return rc;
+}
