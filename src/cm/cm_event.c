@@ -347,10 +347,12 @@ static void connected_failed(struct irdma_cm_node *node, int err)
 {
 	cm_node_set_cause(node, err == -ECONNRESET ? CM_CAUSE_RESET : CM_CAUSE_LOCAL, err);
 	node->cm_core->stats.connect_errs++;
-	if (node->accelerated)
+	if (node->accelerated) {
+		rnic_qp_release_stream(node->iwqp);
 		cm_node_end(node);
-	else
+	} else {
 		irdma_send_reset(node);
+	}
 }
 
 /**

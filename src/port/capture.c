@@ -10,12 +10,14 @@
  * or terminal, which somebody watches, after every frame.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "port/port.h"
 
 #define CAPTURE_SNAPLEN 262144
@@ -88,6 +90,24 @@ static int set_err(char *err, size_t errlen, int code, const char *text)
 	return code;
 }
 
+/* Standard output through a descriptor of its own: pcap_dump_close() closes what it is given. */
+static pcap_dumper_t *dump_stdout(pcap_t *pcap)
+{
+	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+	FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+	if (f)
+		return pcap_dump_fopen(pcap, f);
+	if (fd >= 0)
+		close(fd);
+	return NULL;
+}
+
+static pcap_dumper_t *dump_open(pcap_t *pcap, const char *path)
+{
+	return strcmp(path, "-") ? pcap_dump_open(pcap, path) : dump_stdout(pcap);
+}
+
 /**
  * port_capture_open() - begin a capture file
  * @path: file to create, or "-" for standard output
@@ -110,7 +130,7 @@ int port_capture_open(const char *path, struct port_capture **out, char *err, si
 		goto free_capture;
 	}
 	errno = 0;
-	c->dumper = pcap_dump_open(c->pcap, path);
+	c->dumper = dump_open(c->pcap, path);
 	if (!c->dumper) {
 		rc = set_err(err, errlen, errno > 0 ? -errno : -EIO, pcap_geterr(c->pcap));
 		goto close_pcap;

@@ -147,7 +147,7 @@ void rnic_device_destroy(struct irdma_device *iwdev)
 	struct rnic_device *d = rnic_device_of(iwdev);
 
 	drain_work(d);
-	expect_empty(iwdev, "QPs", __atomic_load_n(&d->qps_alive, __ATOMIC_ACQUIRE));
+	expect_empty(iwdev, "QPs", d->qps_created - __atomic_load_n(&d->qps_freed, __ATOMIC_ACQUIRE));
 	expect_empty(iwdev, "port reservations", iwdev->apbvt.count);
 	expect_empty(iwdev, "ILQ buffers", iwdev->vsi.small.used + iwdev->vsi.large.used);
 	if (iwdev->port)

@@ -2,9 +2,9 @@
 /*
  * Queue pairs: their life, their state, and what the upper layer wants of them.
  *
- * References. The creator holds one, the stream holds one from the offload on, whoever looks a QP up holds one. The
- * stream's is dropped by the loop's thread after the stream was closed, whichever thread closed
- * it: events, timers and work items of that thread which are under way then still find their QP.
+ * References. The creator holds one, the stream holds one from the offload on, whoever looks a QP up holds one. A closed
+ * stream's goes to the work item, to be dropped by the loop's thread, whichever thread closed it: events and
+ * timers of the loop's thread which are under way at that time still find their QP, and need no reference of their own.
  *
  * Telling the CM. A cause is recorded where it is seen (todo), under the QP's lock; the loop's thread delivers
  * it with no lock held, at once if it is the one that saw it, else from a work item. The CM hears of a
@@ -170,6 +170,7 @@ static int table_add(struct irdma_qp *qp)
 	} else {
 		qp->qp_num = next_qpn(iwdev);
 		hash_add(&iwdev->qps, &qp->hn, qpn_hash(qp->qp_num));
+		rnic_device_of(iwdev)->qps_created++;
 	}
 	pthread_mutex_unlock(&iwdev->lock);
 	return rc;
@@ -184,11 +185,15 @@ static int table_add(struct irdma_qp *qp)
  */
 int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
 {
-	struct rnic_qp *q = calloc(1, sizeof(*q));
+	struct rnic_qp *q = malloc(sizeof(*q));
 	int rc;
 
 	if (!q)
 		return -ENOMEM;
+	/* The lock is set up below. Clearing all would be turned into calloc(), which does without glibc's cache. */
+	memset(&q->qp, 0, offsetof(struct irdma_qp, lock));
+	memset((char *)&q->qp.lock + sizeof(q->qp.lock), 0,
+	       sizeof(*q) - offsetof(struct rnic_qp, qp.lock) - sizeof(q->qp.lock));
 	q->qp.iwdev = iwdev;
 	q->qp.refcount = 1;
 	q->read_msn = 1;
@@ -200,7 +205,6 @@ int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
 	pthread_mutex_init(&q->qp.lock, NULL);
 	work_setup(&q->work, rnic_qp_work);
 	timer_setup(&q->qp.rtr_timer, iwdev->loop, rnic_qp_rtr_timeout);
-	__atomic_fetch_add(&rnic_device_of(iwdev)->qps_alive, 1, __ATOMIC_RELAXED);
 	*out = &q->qp;
 	return 0;
 }
@@ -212,6 +216,15 @@ int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
 void rnic_qp_hold(struct irdma_qp *qp)
 {
 	__atomic_fetch_add(&qp->refcount, 1, __ATOMIC_RELAXED);
+}
+
+static void qp_free(struct irdma_qp *qp)
+{
+	assert(qp->destroying && !qp->stream);
+	rnic_tx_drop(qp);
+	mpa_rx_destroy(&qp->rx);
+	pthread_mutex_destroy(&qp->lock);
+	free(rnic_qp_of(qp));
 }
 
 /**
@@ -226,12 +239,8 @@ void rnic_qp_put(struct irdma_qp *qp)
 	assert(before > 0);
 	if (before > 1)
 		return;
-	assert(qp->destroying && !qp->stream);
-	rnic_tx_drop(qp);
-	mpa_rx_destroy(&qp->rx);
-	pthread_mutex_destroy(&qp->lock);
-	free(rnic_qp_of(qp));
-	__atomic_fetch_sub(&d->qps_alive, 1, __ATOMIC_RELEASE);
+	qp_free(qp);
+	__atomic_fetch_add(&d->qps_freed, 1, __ATOMIC_RELEASE);
 }
 
 /**
@@ -273,6 +282,21 @@ static void destroy_locked(struct irdma_qp *qp)
 	}
 }
 
+/* True if the creator's was the only reference: nobody can get another one any more. */
+static bool table_del(struct irdma_qp *qp)
+{
+	struct irdma_device *iwdev = qp->iwdev;
+	bool sole;
+
+	pthread_mutex_lock(&iwdev->lock);
+	hash_del(&iwdev->qps, &qp->hn);
+	sole = __atomic_load_n(&qp->refcount, __ATOMIC_ACQUIRE) == 1;
+	if (sole)
+		rnic_device_of(iwdev)->qps_created--;
+	pthread_mutex_unlock(&iwdev->lock);
+	return sole;
+}
+
 /**
  * rnic_qp_destroy() - the creator is done with the QP
  * @qp: the QP
@@ -282,12 +306,6 @@ static void destroy_locked(struct irdma_qp *qp)
  */
 void rnic_qp_destroy(struct irdma_qp *qp)
 {
-	struct irdma_device *iwdev = qp->iwdev;
-
-	pthread_mutex_lock(&iwdev->lock);
-	hash_del(&iwdev->qps, &qp->hn);
-	pthread_mutex_unlock(&iwdev->lock);
-
 	pthread_mutex_lock(&qp->lock);
 	assert(!qp->destroying);
 	qp->destroying = true;
@@ -295,7 +313,10 @@ void rnic_qp_destroy(struct irdma_qp *qp)
 	if (rnic_qp_of(qp)->todo)
 		rnic_qp_kick(qp);
 	pthread_mutex_unlock(&qp->lock);
-	rnic_qp_put(qp);
+	if (table_del(qp))
+		qp_free(qp);
+	else
+		rnic_qp_put(qp);
 }
 
 /* ---- offload ---- */
@@ -329,9 +350,11 @@ static int offload_locked(struct irdma_qp *qp, struct irdma_sc_ah *ah, const str
 	struct port *port = qp->iwdev->port;
 	int rc;
 
-	if (qp->state != RNIC_QP_IDLE || qp->destroying || !ah->valid)
+	if (qp->state != RNIC_QP_IDLE || qp->destroying)
 		return -EINVAL;
-	rc = port->ops->offload(port, ah->port_ah, tcp, &rnic_stream_up, rnic_qp_of(qp), &qp->stream);
+	if (!ah->valid && !(port->ops->flags & PORT_FRAMES)) /* whole-frame NICs have no address handles */
+		return -EINVAL;
+	rc = port->ops->offload(port, ah->valid ? ah->port_ah : NULL, tcp, &rnic_stream_up, rnic_qp_of(qp), &qp->stream);
 	if (rc) {
 		qp->stream = NULL;
 		return rc;
@@ -346,7 +369,7 @@ static int offload_locked(struct irdma_qp *qp, struct irdma_sc_ah *ah, const str
 /**
  * rnic_qp_offload() - take a connection over: IDLE -> RTS
  * @qp: the QP
- * @ah: address handle of the connection; consumed on success
+ * @ah: address handle of the connection, consumed on success; not valid with whole-frame NICs, which have none
  * @tcp: state of the connection, and bytes that were received behind the start-up frame
  * @iw: iWARP parameters; lsmm goes out first and is copied
  *

@@ -163,7 +163,7 @@ static void tell_cm(struct irdma_qp *qp, u32 todo)
 	net_enter(prev);
 }
 
-/* Loop thread, no lock held, the caller holds a reference. */
+/* Loop thread, no lock held; the QP stays until its work item has run. */
 static void serve(struct irdma_qp *qp, u32 events)
 {
 	struct rnic_qp *q = rnic_qp_of(qp);
@@ -177,26 +177,22 @@ static void serve(struct irdma_qp *qp, u32 events)
 	todo = q->todo;
 	q->todo = 0;
 	pthread_mutex_unlock(&qp->lock);
-	if (todo & (RNIC_TODO_LSMM | RNIC_TODO_DISCONNECT))
+	if (todo)
 		tell_cm(qp, todo);
-	if (todo & RNIC_TODO_UNHOLD)
-		rnic_qp_put(qp);
 }
 
 static void stream_event(void *ctx, u32 events)
 {
 	struct rnic_qp *q = ctx;
 
-	rnic_qp_hold(&q->qp);
 	serve(&q->qp, events);
-	rnic_qp_put(&q->qp);
 }
 
 const struct port_stream_up rnic_stream_up = {
 	.event = stream_event,
 };
 
-/* The reference was taken by rnic_qp_kick(). */
+/* The reference is rnic_qp_kick()'s, or that of a closed stream. */
 void rnic_qp_work(struct work_struct *work)
 {
 	struct rnic_qp *q = container_of(work, struct rnic_qp, work);
@@ -205,18 +201,15 @@ void rnic_qp_work(struct work_struct *work)
 	rnic_qp_put(&q->qp);
 }
 
-/* The stream's reference keeps the QP: it is dropped by a later work item of this thread. */
 void rnic_qp_rtr_timeout(struct timer_list *t)
 {
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
 
-	rnic_qp_hold(qp);
 	pthread_mutex_lock(&qp->lock);
 	if (qp->stream && qp->rtr_pending && qp->state == RNIC_QP_RTS)
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
 	pthread_mutex_unlock(&qp->lock);
 	serve(qp, 0);
-	rnic_qp_put(qp);
 }
 
 /*
@@ -249,18 +242,19 @@ static void release_locked(struct irdma_qp *qp)
 	qp->disconn_raised = true;
 	q->events = 0;
 	q->todo &= ~RNIC_TODO_DISCONNECT;
-	q->todo |= RNIC_TODO_UNHOLD;
 	qp->stream = NULL;
 	qp->iwdev->port->ops->stream_close(stream);
-	rnic_qp_kick(qp);
+	/* The stream's reference becomes the work item's. If that is queued it has its own, and the caller has one. */
+	if (!workq_queue(&rnic_device_of(qp->iwdev)->wq, &q->work))
+		rnic_qp_put(qp);
 }
 
 /**
  * rnic_qp_release_stream() - close the stream of a QP
  * @qp: the QP; nothing happens if it has no stream
  *
- * From any thread, also from inside the CM's callbacks. The stream of a QP still in RTS is reset; an orderly end goes on
- * by itself. The CM is not told of this stream any more.
+ * From any thread by who holds a reference, and from inside the CM's callbacks. The stream of a QP still in RTS is reset; an
+ * orderly end goes on by itself. The CM is not told of this stream any more.
  */
 void rnic_qp_release_stream(struct irdma_qp *qp)
 {

@@ -23,7 +23,8 @@
 struct rnic_device {
 	struct irdma_device dev;
 	struct workq wq;       /* the QPs' deferred work */
-	size_t qps_alive;      /* atomic: created and not freed */
+	size_t qps_created;    /* under the device's lock */
+	size_t qps_freed;      /* atomic */
 };
 
 static inline struct rnic_device *rnic_device_of(struct irdma_device *dev)
@@ -34,7 +35,6 @@ static inline struct rnic_device *rnic_device_of(struct irdma_device *dev)
 /* What the loop's thread has to do for a QP once the QP's lock is dropped. */
 #define RNIC_TODO_LSMM 0x1u       /* tell the CM that the start-up reply is out */
 #define RNIC_TODO_DISCONNECT 0x2u /* tell the CM that the stream ended */
-#define RNIC_TODO_UNHOLD 0x4u     /* drop the stream's reference */
 
 struct rnic_qp {
 	struct irdma_qp qp;

@@ -376,6 +376,15 @@ static bool is_again(const struct tool_half *h, const struct pkt *p)
 	return h->any && used && !(p->flags & PKT_RST) && seq_leq(p->seq + used, h->nxt);
 }
 
+/**
+ * tool_flow_segment() - put a segment into words
+ * @f: its connection
+ * @out: sent by this side
+ * @p: the segment
+ * @seg: what is to be said about the segment itself
+ * @emit_line: called for each line
+ * @arg: for @emit_line
+ */
 void tool_flow_segment(struct tool_flow *f, bool out, const struct pkt *p, struct tool_segment *seg,
 		       void (*emit_line)(void *arg, const struct tool_line *line), void *arg)
 {
@@ -383,6 +392,9 @@ void tool_flow_segment(struct tool_flow *f, bool out, const struct pkt *p, struc
 	struct tool_line line = { "", "" };
 	u32 skip;
 
+	/* The CM tries revision 1 from the same port: another connection. */
+	if ((p->flags & (PKT_SYN | PKT_ACK)) == PKT_SYN && w.half->syn && p->seq != w.half->iss)
+		tool_flow_destroy(f);
 	note_numbers(f, out, p, seg);
 	seg->again = is_again(w.half, p);
 	describe_flags(p, w.tcp, sizeof(w.tcp));
@@ -400,8 +412,13 @@ void tool_flow_segment(struct tool_flow *f, bool out, const struct pkt *p, struc
 	advance(w.half, p);
 }
 
+/**
+ * tool_flow_destroy() - forget a connection; it may then be used for the next one
+ * @f: the flow
+ */
 void tool_flow_destroy(struct tool_flow *f)
 {
 	mpa_rx_destroy(&f->half[0].rx);
 	mpa_rx_destroy(&f->half[1].rx);
+	memset(f, 0, sizeof(*f));
 }

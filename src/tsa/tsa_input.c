@@ -66,12 +66,13 @@ static void unacceptable(struct tsa_conn *c, const struct pkt *p)
 		tsa_send_challenge(c);
 }
 
+/*
+ * RFC 9293 3.10.7.4: SND.WL1 and WL2 keep old segments from being believed. WL2 is not kept: an ACK that advances is
+ * newer whatever its sequence number, which after a loss may lie below WL1 (as Linux has it).
+ */
 static void update_window(struct tsa_conn *c, const struct seg *s, u32 ack, u32 window)
 {
-	bool newer = seq_gt(ack, c->snd_una) || seq_gt(s->seq, c->snd_wl1) ||
-		     (s->seq == c->snd_wl1 && window > c->snd_wnd);
-
-	if (!newer)
+	if (seq_lt(ack, c->snd_una) || (ack == c->snd_una && seq_lt(s->seq, c->snd_wl1)))
 		return;
 	c->snd_wl1 = s->seq;
 	c->snd_wnd = window;

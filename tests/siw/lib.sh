@@ -208,6 +208,8 @@ guest_ensure() {
 siw_exit() {
 	local status=$?
 	guest_stop
+	# Whatever else the script has started, and not waited for.
+	jobs -p | xargs -r kill 2>/dev/null || true
 	if [ $status -eq 0 ] && [ "${SIW_KEEP:-0}" != 1 ]; then
 		rm -rf "$siw_tmp"
 	else
