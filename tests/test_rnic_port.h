@@ -146,7 +146,8 @@ static int fake_offload(struct port *p, struct port_ah *ah, const struct tcp_inf
 	}
 	__atomic_store_n(&f->stream, s, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&f->streams_open, 1, __ATOMIC_RELAXED);
-	fake_ah_destroy(p, ah);
+	if (ah)
+		fake_ah_destroy(p, ah);
 	*out = s;
 	return 0;
 }

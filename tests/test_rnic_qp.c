@@ -195,14 +195,27 @@ static void offload_fails(void **state)
 {
 	struct irdma_sc_ah none = { 0 };
 	struct tcp_info_ho tcp = { 0 };
+	struct port_ops no_frames = fake_ops;
 
 	fake.offload_error = -ECONNRESET;
 	assert_int_equal(offload(NULL, &server), -ECONNRESET);
 	assert_int_equal(qp->state, RNIC_QP_IDLE);
 	fake.offload_error = 0;
+	no_frames.flags = 0;
+	fake.port.ops = &no_frames;
 	assert_int_equal(rnic_qp_offload(qp, &none, &tcp, &server), -EINVAL);
+	fake.port.ops = &fake_ops;
 	assert_int_equal(offload(NULL, &server), 0);
 	assert_int_equal(offload(NULL, &server), -EINVAL); /* a QP lives once */
+}
+
+static void whole_frame_nics_have_no_address_handle(void **state)
+{
+	struct irdma_sc_ah none = { 0 };
+	struct tcp_info_ho tcp = { 0 };
+
+	assert_int_equal(rnic_qp_offload(qp, &none, &tcp, &server), 0);
+	assert_int_equal(qp->state, RNIC_QP_RTS);
 }
 
 static void bytes_behind_the_start_up_frame(void **state)
@@ -887,6 +900,7 @@ int main(void)
 		TEST(reply_goes_first),
 		TEST(reply_in_pieces),
 		TEST(offload_fails),
+		TEST(whole_frame_nics_have_no_address_handle),
 		TEST(bytes_behind_the_start_up_frame),
 		TEST(a_fin_that_came_before),
 		TEST(responder_takes_the_rtr),

@@ -184,7 +184,7 @@ static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state
 	if (id->state == from)
 		iwcm_dev_get(*dev = id->dev);
 	else
-		err = id->state == IWCM_ID_FAILED ? -ENODEV : -EINVAL;
+		err = id->gone ? -ENODEV : -EINVAL;
 	iwcm_unlock(ctx);
 	if (err)
 		return err;
@@ -207,29 +207,68 @@ static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state
 	return err;
 }
 
+static void set_port(struct sockaddr_storage *ss, u16 port)
+{
+	if (ss->ss_family == AF_INET)
+		((struct sockaddr_in *)ss)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)ss)->sin6_port = htons(port);
+}
+
+/* The CM wants to know the local port. It takes a reservation of its own; this one bridges the time until then. */
+static int connect_from_some_port(struct iwcm_id *id, struct iwcm_dev *dev, struct iw_cm_conn_param *p)
+{
+	u32 addr[4];
+	bool ipv4;
+	u16 port;
+	int err;
+
+	cm_addr_from_sockaddr(&id->cm.m_local_addr, &ipv4, addr, &port);
+	if (port)
+		return irdma_connect(&id->cm, p);
+	err = rnic_apbvt_add(dev->iwdev, ipv4, addr, &port, true);
+	if (err)
+		return err;
+	set_port(&id->cm.local_addr, port);
+	set_port(&id->cm.m_local_addr, port);
+	iwcm_lock(id->ctx);
+	iwcm_addr_load(&id->cm.local_addr, &id->local);
+	iwcm_unlock(id->ctx);
+	err = irdma_connect(&id->cm, p);
+	rnic_apbvt_del(dev->iwdev, ipv4, addr, port);
+	if (err) {
+		set_port(&id->cm.local_addr, 0);
+		set_port(&id->cm.m_local_addr, 0);
+	}
+	return err;
+}
+
+static void connect_undo(struct iwcm_id *id)
+{
+	struct irdma_qp *qp = NULL;
+
+	iwcm_lock(id->ctx);
+	if (id->state == IWCM_ID_CONNECTING) {
+		qp = id->qp;
+		id->qp = NULL;
+		iwcm_id_set_state(id, IWCM_ID_RESOLVED);
+	}
+	iwcm_unlock(id->ctx);
+	if (qp)
+		rnic_qp_destroy(qp);
+}
+
 static int begin_connect(struct iwcm_id *id, struct iw_cm_conn_param *p)
 {
 	struct iwcm_dev *dev;
-	struct irdma_qp *qp = NULL;
 	int err = claim(id, IWCM_ID_RESOLVED, IWCM_ID_CONNECTING, &dev, &p->qpn);
 
 	if (err)
 		return err;
 	id->cm.device = dev->iwdev;
-	err = irdma_connect(&id->cm, p);
-	iwcm_lock(id->ctx);
-	if (id->state == IWCM_ID_CONNECTING) {
-		if (err) {
-			qp = id->qp;
-			id->qp = NULL;
-			iwcm_id_set_state(id, IWCM_ID_RESOLVED);
-		} else if (id->cm.m_local_addr.ss_family != AF_UNSPEC) {
-			iwcm_addr_load(&id->cm.m_local_addr, &id->local);
-		}
-	}
-	iwcm_unlock(id->ctx);
-	if (qp)
-		rnic_qp_destroy(qp);
+	err = connect_from_some_port(id, dev, p);
+	if (err)
+		connect_undo(id);
 	iwcm_dev_torn(dev);
 	iwcm_dev_put(dev);
 	return err;
@@ -453,9 +492,13 @@ int iwcm_abort(struct iwcm_id *id)
 	return iwcm_call_end(id, err);
 }
 
-/* What the CM must be told when the user gives up an id that was in state @prev; gives back what it held. */
+/*
+ * What the CM must be told when the user gives up an id that was in state @prev; gives back what it held. A connection that
+ * is closing needs nothing: without its QP it closes by itself, and its upcalls find DESTROYED.
+ */
 void iwcm_conn_abandon(struct iwcm_id *id, enum iwcm_id_state prev, struct iwcm_held *h)
 {
+	u32 under_way = BIT(IWCM_ID_CONNECTING) | BIT(IWCM_ID_ACCEPTING) | BIT(IWCM_ID_ESTABLISHED);
 	struct net *net = iwcm_enter(id->ctx);
 	struct irdma_qp *qp = h->qp;
 
@@ -464,8 +507,7 @@ void iwcm_conn_abandon(struct iwcm_id *id, enum iwcm_id_state prev, struct iwcm_
 		irdma_reject(&id->cm, NULL, 0);
 	if (qp)
 		rnic_qp_destroy(qp);
-	if (BIT(prev) & (BIT(IWCM_ID_CONNECTING) | BIT(IWCM_ID_ACCEPTING) | BIT(IWCM_ID_ESTABLISHED) | BIT(IWCM_ID_CLOSING) |
-			 BIT(IWCM_ID_DISCONNECTED)))
+	if (under_way & BIT(prev))
 		cm_abandon(&id->cm);
 	iwcm_held_put(h);
 	iwcm_leave(net);

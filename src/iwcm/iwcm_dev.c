@@ -297,6 +297,7 @@ static u32 fail_ids(struct iwcm_dev *dev)
 		if (id->dev != dev || !(mask & BIT(id->state)))
 			continue;
 		id->dev = NULL;
+		id->gone = true;
 		iwcm_id_set_state(id, IWCM_ID_FAILED);
 		iwcm_post(id, IWCM_EVENT_DEVICE_REMOVED, -ENODEV, CM_CAUSE_LOCAL);
 		n++;

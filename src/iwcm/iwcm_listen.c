@@ -180,7 +180,7 @@ static int listen_claim(struct iwcm_id *id)
 	int err = -EINVAL;
 
 	iwcm_lock(id->ctx);
-	if (id->state == IWCM_ID_FAILED) {
+	if (id->gone) {
 		err = -ENODEV;
 	} else if (id->state == IWCM_ID_BOUND) {
 		iwcm_id_set_state(id, IWCM_ID_LISTENING);
@@ -280,7 +280,7 @@ static int request_post(struct iwcm_id *req, struct iwcm_child *c, struct iw_cm_
 	LIST_INSERT_HEAD(&listener->untaken, req, untaken_entry);
 	iwcm_id_link(req);
 	iwcm_post(req, IWCM_EVENT_CONNECT_REQUEST, 0, e->neg.cause);
-	e->child = &req->cm; /* the CM takes its reference when this upcall returns, and waits for it before it lets anybody reject */
+	e->child = &req->cm; /* the CM makes it the connection's unless somebody has answered until then */
 	iwcm_unlock(ctx);
 	return 0;
 }

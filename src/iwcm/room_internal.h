@@ -110,6 +110,7 @@ struct iwcm_id {
 	union iwcm_addr local, remote;
 	struct iwcm_queued ev[IWCM_EVENTS];
 	struct iwcm_info info;
+	bool gone;                     /* FAILED because its device went */
 	int end_status;                /* of a request whose peer gave up */
 	u8 *pdata;                     /* the peer's; goes up with the next event that may carry it */
 	u16 pdata_len;

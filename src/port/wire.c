@@ -10,8 +10,8 @@
  * own path if it has one, and the queue again -> reception (wire_rx.c). So a NIC is never called from inside
  * its own down call.
  *
- * Order within one instant: queued work, then frames as sent, then timers. Work runs right after the event
- * that queued it.
+ * Order within one instant: frames as sent, then timers. A frame that queued work is followed at once by loop_run(),
+ * that is, by the timers due and then by all work.
  *
  * Limits: WIRE_IN_FLIGHT_MAX frames, WIRE_FRAME_MAX bytes each; a NIC sends up to its MTU.
  *

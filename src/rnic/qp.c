@@ -373,7 +373,7 @@ static int offload_locked(struct irdma_qp *qp, struct irdma_sc_ah *ah, const str
  * @tcp: state of the connection, and bytes that were received behind the start-up frame
  * @iw: iWARP parameters; lsmm goes out first and is copied
  *
- * Return: 0; -EINVAL if the QP is not IDLE or being destroyed, or @ah is not valid; -ECONNRESET; -ENOMEM.
+ * Return: 0; -EINVAL if the QP is not IDLE or being destroyed, or @ah is missing; -ECONNRESET; -ENOMEM.
  */
 int rnic_qp_offload(struct irdma_qp *qp, struct irdma_sc_ah *ah, const struct tcp_info_ho *tcp, const struct rnic_iwarp_info *iw)
 {

@@ -58,6 +58,7 @@ static struct tool_rec *rec_new(struct tool_watch *w, const struct pkt_tuple *t,
 	rec->tuple = *t;
 	rec->first_ns = now_ns;
 	STAILQ_INIT(&rec->entries);
+	STAILQ_INIT(&rec->pending);
 	hash_add(&w->recs, &rec->hn, hash_of(&w->recs, &k, sizeof(k)));
 	rec->hashed = true;
 	TAILQ_INSERT_TAIL(&w->list, rec, list);
@@ -245,6 +246,7 @@ static void rec_free(struct tool_watch *w, struct tool_rec *rec)
 	w->num_recs--;
 	tool_flow_destroy(&rec->flow);
 	entries_free(&rec->entries);
+	entries_free(&rec->pending);
 	free(rec);
 }
 
@@ -254,6 +256,7 @@ void tool_watch_destroy(struct tool_watch *w)
 
 	while ((rec = TAILQ_FIRST(&w->list)))
 		rec_free(w, rec);
+	free(w->all);
 	hash_destroy(&w->recs);
 	close(w->fd);
 	pthread_mutex_destroy(&w->lock);
@@ -284,25 +287,77 @@ struct tool_rec *tool_watch_find(struct tool_watch *w, const struct sockaddr_sto
 	return rec;
 }
 
-/**
- * tool_watch_take() - fetch what is new about a connection
- * @w: the watch
- * @rec: the connection
- * @out: its entries, the caller's from now on
- *
- * Return: how many entries there was no room for since the last time.
- */
-u32 tool_watch_take(struct tool_watch *w, struct tool_rec *rec, struct tool_entries *out)
+size_t tool_watch_all(struct tool_watch *w, struct tool_rec ***out)
 {
-	u32 dropped;
+	struct tool_rec *rec, **grown;
+	size_t n = 0;
 
-	STAILQ_INIT(out);
 	pthread_mutex_lock(&w->lock);
-	STAILQ_CONCAT(out, &rec->entries);
-	dropped = rec->dropped;
+	if (w->all_size < w->num_recs) {
+		grown = realloc(w->all, 2 * (size_t)w->num_recs * sizeof(*grown));
+		if (grown) {
+			w->all = grown;
+			w->all_size = 2 * (size_t)w->num_recs;
+		}
+	}
+	TAILQ_FOREACH(rec, &w->list, list)
+		if (n < w->all_size)
+			w->all[n++] = rec;
+	pthread_mutex_unlock(&w->lock);
+	*out = w->all;
+	return n;
+}
+
+/*
+ * Why a peer never got as far as a good MPA request. The CM tells no one above it, as there is nobody to tell; but the
+ * frames are as good a witness.
+ */
+static enum cm_cause judge(const struct tool_rec *rec)
+{
+	const struct tool_half *in = &rec->flow.half[0], *out = &rec->flow.half[1];
+
+	if (in->verdict == TOOL_MPA_BAD_KEY || (in->start_have && in->start.reply))
+		return CM_CAUSE_MPA_KEY;
+	if (in->verdict == TOOL_MPA_BAD_LENGTH)
+		return CM_CAUSE_MPA_LENGTH;
+	if (out->term_seen && out->term.layer == TERM_LAYER_LLP && out->term.code == TERM_MPA_IRD)
+		return CM_CAUSE_MPA_IRD;
+	if (out->term_seen && out->term.layer == TERM_LAYER_LLP && out->term.code == TERM_MPA_RTR)
+		return CM_CAUSE_MPA_RTR;
+	if (in->phase == TOOL_FPDUS && in->start.flags & MPA_FLAG_REJECT)
+		return CM_CAUSE_MPA_FLAGS;
+	if (in->phase == TOOL_FPDUS && !in->rst && !in->fin)
+		return CM_CAUSE_MPA_REVISION;
+	if (in->rst)
+		return CM_CAUSE_RESET;
+	if (in->fin)
+		return CM_CAUSE_CLOSED;
+	return rec->last_state && !strcmp(rec->last_state, "SYN_RCVD") ? CM_CAUSE_NOT_ACKED : CM_CAUSE_NO_MPA_REQUEST;
+}
+
+void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct tool_view *out)
+{
+	u64 now_ns = loop_monotonic_ns();
+
+	pthread_mutex_lock(&w->lock);
+	*out = (struct tool_view){
+		.passive = rec->passive,
+		.requested = rec->requested,
+		.closed = rec->closed,
+		.at_rest = rec->closed || !rec->state || !strcmp(rec->state, "OFFLOADED"),
+		.idle_ns = now_ns > rec->last_ns ? now_ns - rec->last_ns : 0,
+		.cause = judge(rec),
+	};
+	pthread_mutex_unlock(&w->lock);
+}
+
+void tool_watch_fetch(struct tool_watch *w, struct tool_rec *rec)
+{
+	pthread_mutex_lock(&w->lock);
+	STAILQ_CONCAT(&rec->pending, &rec->entries);
+	rec->lost += rec->dropped;
 	rec->num_entries = rec->dropped = 0;
 	pthread_mutex_unlock(&w->lock);
-	return dropped;
 }
 
 void tool_watch_drop(struct tool_watch *w, struct tool_rec *rec)

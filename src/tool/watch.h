@@ -49,9 +49,11 @@ struct tool_rec {
 	bool closed;             /* the node is gone */
 	bool hashed;
 	/* the main thread's */
-	void *conn;
-	bool printed;            /* its heading is out */
-	bool failure_counted;
+	u64 number;              /* of the connection, as people see it; 0: none yet */
+	bool shown;              /* its heading is out */
+	bool attached;           /* an id stands for it, or will not come any more */
+	struct tool_entries pending; /* fetched, not printed yet */
+	u32 lost;                /* entries that are missing from these */
 };
 TAILQ_HEAD(tool_rec_list, tool_rec);
 
@@ -66,6 +68,8 @@ struct tool_watch {
 	bool all_frames;         /* bare ACKs too */
 	bool keep_entries;       /* else only states and flows */
 	struct cm_trace trace;
+	struct tool_rec **all;   /* the main thread's */
+	size_t all_size;
 };
 
 int tool_watch_init(struct tool_watch *w, bool keep_entries, bool all_frames);
@@ -74,13 +78,24 @@ void tool_watch_destroy(struct tool_watch *w);
 /* An observer for iwcm_set_observers(), whose arg is the watch. */
 void tool_watch_frame(void *arg, struct port *port, bool out, const struct pkt *p, u64 now_ns);
 
-/* ---- the main thread ---- */
+/* ---- the main thread, which alone drops records ---- */
+/* What is to be known about a record that other threads write. */
+struct tool_view {
+	bool passive, requested, closed;
+	bool at_rest;            /* nothing will happen unless somebody wants it: offloaded or closed */
+	u64 idle_ns;             /* since the last thing seen */
+	enum cm_cause cause;     /* passive and closed without a request: why, as far as frames tell */
+};
+
 /* Call when the descriptor is readable, before looking. */
 void tool_watch_clear(struct tool_watch *w);
-/* The present record of a connection, or NULL. Stays until tool_watch_drop(). */
+/* The present record of a connection, or NULL. */
 struct tool_rec *tool_watch_find(struct tool_watch *w, const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
-/* Take all entries that are there; free each with free(). */
-u32 tool_watch_take(struct tool_watch *w, struct tool_rec *rec, struct tool_entries *out);
+/* All records, oldest first; the array is the watch's and good until the next call. */
+size_t tool_watch_all(struct tool_watch *w, struct tool_rec ***out);
+void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct tool_view *out);
+/* Move what is new to rec->pending and rec->lost. */
+void tool_watch_fetch(struct tool_watch *w, struct tool_rec *rec);
 void tool_watch_drop(struct tool_watch *w, struct tool_rec *rec);
 
 #endif

@@ -181,6 +181,22 @@ static void pools_destroy(struct tsa *t)
 		pool_destroy(&t->buf_pool[i]);
 }
 
+/* Segments carry up to @payload bytes from now on. */
+static int out_reserve(struct tsa *t, u32 payload)
+{
+	u8 *out;
+
+	if (t->out && payload <= t->out_payload)
+		return 0;
+	out = malloc(PKT_HDR_MAX + PKT_TCP_LEN + payload);
+	if (!out)
+		return -ENOMEM;
+	free(t->out);
+	t->out = out;
+	t->out_payload = payload;
+	return 0;
+}
+
 /**
  * tsa_create() - an offload engine without connections
  * @loop: its clock and timers
@@ -207,12 +223,17 @@ int tsa_create(struct loop *loop, const struct tsa_config *cfg, const struct tsa
 	timer_setup(&t->time_wait_timer, loop, tsa_time_wait_expire);
 	if (!config_ok(&t->cfg))
 		goto free_tsa;
-	ret = hash_init(&t->table, NULL);
+	ret = out_reserve(t, 0);
 	if (ret)
 		goto free_tsa;
+	ret = hash_init(&t->table, NULL);
+	if (ret)
+		goto free_out;
 	pools_init(t);
 	*out = t;
 	return 0;
+free_out:
+	free(t->out);
 free_tsa:
 	free(t);
 	return ret;
@@ -338,21 +359,6 @@ void tsa_finish(struct tsa_conn *c)
 }
 
 /* ---- taking over ---- */
-
-static int out_reserve(struct tsa *t, u32 payload)
-{
-	u8 *out;
-
-	if (payload <= t->out_payload)
-		return 0;
-	out = malloc(PKT_HDR_MAX + PKT_TCP_LEN + payload);
-	if (!out)
-		return -ENOMEM;
-	free(t->out);
-	t->out = out;
-	t->out_payload = payload;
-	return 0;
-}
 
 static bool info_ok(const struct tcp_info_ho *info)
 {
