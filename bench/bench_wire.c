@@ -230,7 +230,7 @@ int main(int argc, char **argv)
 {
 	u64 count = argc > 1 ? strtoull(argv[1], NULL, 0) : 1000000;
 
-	for (u8 gen = IRDMA_GEN_1; gen <= IRDMA_GEN_2; gen++)
+	for (u8 gen = argc > 2 ? (u8)atoi(argv[2]) : IRDMA_GEN_1; gen <= IRDMA_GEN_2; gen++)
 		printf("wire port, generation %u: %.0f connections/s (%llu connections, one core)\n", gen, rate(gen, count),
 		       (unsigned long long)count);
 	return 0;

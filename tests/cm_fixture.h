@@ -215,4 +215,186 @@ static inline struct irdma_cm_node *ep_node(struct endpoint *ep)
 	return ep->id.provider_data;
 }
 
+/* ---- a peer played by the test: host 1, whose NIC is off; what it says is fed into host 0's ILQ ---- */
+
+static inline void fx_silence(struct fx *fx)
+{
+	port_wire_set_link(fx->host[1].dev->port, false);
+}
+
+#define FX_FRAMES 64
+
+/* What a NIC sends; every frame has been through pkt_parse() with its checksums checked. */
+struct fx_tap {
+	struct port_tap tap;
+	struct port *port;
+	u32 n;
+	struct fx_frame {
+		u64 at_ns;
+		struct pkt pkt;
+		u8 bytes[PKT_HDR_MAX + PKT_TCP_LEN + PKT_TCP_OPT_MAX + MPA_START_FRAME_MAX + 64];
+	} f[FX_FRAMES];
+};
+
+static inline void fx_tap_frame(struct port_tap *tap, struct port *port, bool out, const struct pkt *p, u64 now_ns)
+{
+	struct fx_tap *t = container_of(tap, struct fx_tap, tap);
+	struct fx_frame *f = &t->f[t->n];
+
+	(void)port;
+	if (!out)
+		return;
+	assert_true(t->n < FX_FRAMES && p->framelen <= sizeof(f->bytes));
+	memcpy(f->bytes, p->frame, p->framelen);
+	assert_int_equal(pkt_parse(f->bytes, p->framelen, true, &f->pkt), PKT_OK);
+	f->at_ns = now_ns;
+	t->n++;
+}
+
+static inline void fx_tap_on(struct fx *fx, int host, struct fx_tap *t)
+{
+	t->n = 0;
+	t->port = fx->host[host].dev->port;
+	t->tap.frame = fx_tap_frame;
+	port_tap_add(t->port, &t->tap);
+}
+
+static inline void fx_tap_off(struct fx_tap *t)
+{
+	port_tap_del(t->port, &t->tap);
+}
+
+static inline const struct pkt *fx_last(const struct fx_tap *t)
+{
+	assert_true(t->n > 0);
+	return &t->f[t->n - 1].pkt;
+}
+
+struct fx_seg {
+	u8 flags;
+	u32 seq, ack;
+	u16 window;
+	const void *opts, *data;
+	u32 optlen, len;
+};
+
+/* A segment into the ILQ of @dev; its bytes end where their memory ends. @t as the NIC sees it. */
+static inline void fx_feed(struct irdma_device *dev, const struct pkt_tuple *t, const struct fx_seg *s)
+{
+	u32 hdrlen = PKT_TCP_LEN + s->optlen;
+	u8 *p = malloc(hdrlen + s->len);
+	struct port_rx rx = { .error = 0 };
+	struct tcphdr h = {
+		.source = __builtin_bswap16(t->rem_port), .dest = __builtin_bswap16(t->loc_port),
+		.seq = __builtin_bswap32(s->seq), .ack_seq = __builtin_bswap32(s->ack),
+		.window = __builtin_bswap16(s->window), .doff = hdrlen / 4,
+	};
+
+	assert_non_null(p);
+	h.th_flags = s->flags;
+	memcpy(p, &h, sizeof(h));
+	if (s->optlen)
+		memcpy(p + PKT_TCP_LEN, s->opts, s->optlen);
+	if (s->len)
+		memcpy(p + hdrlen, s->data, s->len);
+	assert_int_equal(pkt_parse_segment(p, hdrlen + s->len, t, &rx.pkt), PKT_OK);
+	assert_true(rnic_ilq_receive(dev, &rx));
+	free(p);
+}
+
+#define FX_PEER_ISS 0x70000000u
+
+struct fx_peer {
+	struct irdma_device *dev;
+	struct irdma_cm_node *node; /* held until fx_peer_done() */
+	struct pkt_tuple t;
+	u32 seq;                    /* next */
+};
+
+/* The next segment of the peer; acknowledges all that the node sent. */
+static inline void fx_peer_send(struct fx_peer *p, u8 flags, const void *data, u32 len)
+{
+	struct fx_seg s = { .flags = flags, .seq = p->seq, .ack = p->node->tcp_cntxt.loc_seq_num, .window = 8192, .data = data, .len = len };
+
+	p->seq += len + !!(flags & PKT_SYN) + !!(flags & PKT_FIN);
+	fx_feed(p->dev, &p->t, &s);
+}
+
+static inline void fx_peer_tuple(struct fx_peer *p, struct fx *fx, bool ipv4, u16 loc_port, u16 rem_port)
+{
+	*p = (struct fx_peer){ .dev = fx->host[0].dev, .seq = FX_PEER_ISS };
+	p->t = (struct pkt_tuple){ .ipv4 = ipv4, .vlan_id = PKT_VLAN_NONE, .loc_port = loc_port, .rem_port = rem_port };
+	fx_addr(ipv4, 0, p->t.loc_addr);
+	fx_addr(ipv4, 1, p->t.rem_addr);
+}
+
+static inline void fx_peer_find(struct fx_peer *p)
+{
+	p->node = irdma_find_node(p->dev->cm_core, p->t.rem_port, p->t.rem_addr, p->t.loc_port, p->t.loc_addr, p->t.vlan_id);
+	assert_non_null(p->node);
+}
+
+/* @ep of host 0 connects; the peer's SYN+ACK came: the node is in MPAREQ_SENT. */
+static inline void fx_peer_active(struct fx_peer *p, struct fx *fx, struct endpoint *ep, bool ipv4, u16 loc_port)
+{
+	fx_peer_tuple(p, fx, ipv4, loc_port, 7000);
+	assert_int_equal(ep_connect(ep, 0, 1, ipv4, loc_port, 7000), 0);
+	fx_peer_find(p);
+	fx_peer_send(p, PKT_SYN | PKT_ACK, NULL, 0);
+	assert_int_equal(p->node->state, IRDMA_CM_STATE_MPAREQ_SENT);
+}
+
+/* The peer's SYN came to a listener on host 0's port 7000: the node is in SYN_RCVD. */
+static inline void fx_peer_syn(struct fx_peer *p, struct fx *fx, bool ipv4, u16 rem_port)
+{
+	struct fx_seg syn = { .flags = PKT_SYN, .seq = FX_PEER_ISS, .window = 8192 };
+
+	fx_peer_tuple(p, fx, ipv4, 7000, rem_port);
+	fx_feed(p->dev, &p->t, &syn);
+	fx_peer_find(p);
+	p->seq++;
+}
+
+/* ... and its ACK: the node is ESTABLISHED. */
+static inline void fx_peer_passive(struct fx_peer *p, struct fx *fx, bool ipv4, u16 rem_port)
+{
+	fx_peer_syn(p, fx, ipv4, rem_port);
+	fx_peer_send(p, PKT_ACK, NULL, 0);
+	assert_int_equal(p->node->state, IRDMA_CM_STATE_ESTABLISHED);
+}
+
+static inline void fx_peer_done(struct fx_peer *p)
+{
+	irdma_rem_ref_cm_node(p->node);
+}
+
+/* A bare node of host 0 towards host 1, in INITED, with the options of @cm_id (NULL: default); cm_node_end() is its end. */
+static inline struct irdma_cm_node *fx_node(struct fx *fx, struct iw_cm_id *cm_id, bool ipv4, u16 loc_port, u16 rem_port)
+{
+	struct irdma_cm_info info = { .cm_id = cm_id, .ipv4 = ipv4, .vlan_id = PKT_VLAN_NONE, .loc_port = loc_port, .rem_port = rem_port };
+	struct irdma_device *dev = fx->host[0].dev;
+	struct net *prev = net_enter(dev->net);
+	struct irdma_cm_node *node;
+
+	fx_addr(ipv4, 0, info.loc_addr);
+	fx_addr(ipv4, 1, info.rem_addr);
+	node = irdma_make_cm_node(dev->cm_core, dev, &info, NULL);
+	net_enter(prev);
+	return node;
+}
+
+/* Buffers and nodes out, of host 0. */
+static inline size_t fx_bufs(const struct fx *fx)
+{
+	return fx->host[0].dev->vsi.small.used + fx->host[0].dev->vsi.large.used;
+}
+
+static inline struct cm_stats fx_stats(const struct fx *fx, int host)
+{
+	struct cm_stats st;
+
+	cm_get_stats(fx->host[host].dev, &st);
+	return st;
+}
+
 #endif

@@ -52,7 +52,7 @@ static const struct port_up up = { .rx = rx };
 static struct net_iface iface_of(u32 i)
 {
 	return (struct net_iface){
-		.ifindex = 2, .mac = { 2, 0, 0, 0, (u8)(i >> 8), (u8)i }, .mtu = 1500, .up = true, .vlan_id = PKT_VLAN_NONE,
+		.ifindex = 2, .name = "eth0", .mac = { 2, 0, 0, 0, (u8)(i >> 8), (u8)i }, .mtu = 1500, .up = true, .vlan_id = PKT_VLAN_NONE,
 	};
 }
 
@@ -457,8 +457,6 @@ static void test_bandwidth(void **state)
 
 struct trace { u64 hash; u64 n; };
 
-static void trace_frame(struct port_tap *tap, struct port *port, bool out, const struct pkt *p, u64 now_ns);
-
 static struct trace trace;
 static u32 tap_frames[2];
 
@@ -687,6 +685,80 @@ static void test_reset_unmatched(void **state)
 		assert_int_equal(n->rx, 0);
 		wire_down();
 	}
+}
+
+static void test_ipv6(void **state)
+{
+	struct pkt_tuple there = { .loc_addr = { 1, 2, 3, 4 }, .rem_addr = { 1, 2, 3, 5 }, .loc_port = 7, .rem_port = 8, .vlan_id = 6 };
+	struct pkt_tuple here = { .loc_addr = { 1, 2, 3, 5 }, .rem_addr = { 1, 2, 3, 4 }, .loc_port = 8, .rem_port = 7, .vlan_id = 6 };
+	struct port_filter_attr a = { .quad = true, .tuple = there }, listener = { .tuple = there };
+	struct port_ah_attr ah_attr = { .tuple = here, .ttl = 64, .prio = 3 };
+	struct net_iface to = iface_of(1);
+	struct tcphdr syn = { .source = htons(8), .dest = htons(7), .syn = 1 };
+	const struct port_ops *ops;
+	struct port_filter *f, *back;
+	struct port_ah *ah;
+
+	wire_up(1);
+	ops = x.nic[0].port->ops;
+	syn.doff = 5;
+	memcpy(ah_attr.dmac, to.mac, 6);
+	assert_int_equal(ops->ah_create(x.nic[0].port, &ah_attr, &ah), 0);
+	assert_int_equal(ops->filter_add(x.nic[1].port, &a, &f), 0);
+	assert_int_equal(ops->tx_ah(x.nic[0].port, ah, &syn, sizeof(syn)), 0);
+	run();
+	assert_int_equal(x.nic[1].rx, 1);
+	assert_false(x.nic[1].last.ipv4);
+	assert_int_equal(x.nic[1].last.vlan_id, 6);
+	/* Another address, another family with the same words: not that filter. */
+	ops->filter_del(x.nic[1].port, f);
+	a.tuple.rem_addr[3]++;
+	assert_int_equal(ops->filter_add(x.nic[1].port, &a, &f), 0);
+	listener.tuple.loc_addr[2]++;
+	assert_int_equal(ops->filter_add(x.nic[1].port, &listener, &f), 0);
+	a.tuple = here;
+	assert_int_equal(ops->filter_add(x.nic[0].port, &a, &back), 0);
+	assert_int_equal(ops->tx_ah(x.nic[0].port, ah, &syn, sizeof(syn)), 0);
+	run();
+	assert_int_equal(x.nic[1].rx, 1);
+	assert_int_equal(x.nic[0].rx, 1); /* RST */
+	assert_int_equal(x.nic[0].last.prio, 3);
+	/* The wildcard hears it. */
+	memset(listener.tuple.loc_addr, 0, sizeof(listener.tuple.loc_addr));
+	assert_int_equal(ops->filter_add(x.nic[1].port, &listener, &f), 0);
+	assert_int_equal(ops->tx_ah(x.nic[0].port, ah, &syn, sizeof(syn)), 0);
+	run();
+	assert_int_equal(x.nic[1].rx, 2);
+	assert_ptr_equal(x.nic[1].filter, f);
+	wire_down();
+}
+
+/* A host does not answer for an address that is not its own. */
+static void test_reset_own_address(void **state)
+{
+	struct net_segment *seg = net_segment_create();
+	struct net_iface iface = iface_of(1);
+	struct net_addr addr = { .ipv4 = true, .addr = { addr_of(1) }, .prefix_len = 24 };
+	struct frame f = frame_of(0, 1, 1, PKT_SYN, 0, PKT_VLAN_NONE);
+	struct net *net;
+
+	wire_up(1);
+	x.nic[1].port->ops->unplug(x.nic[1].port);
+	assert_int_equal(net_open_sim(seg, &net), 0);
+	assert_int_equal(net_sim_add_iface(net, &iface), 0);
+	addr.ifindex = iface.ifindex;
+	assert_int_equal(net_sim_add_addr(net, &addr), 0);
+	assert_int_equal(port_wire_plug(x.wire, net, &iface, &up, &x.nic[1], &x.nic[1].port), 0);
+	assert_int_equal(port_wire_inject(x.wire, f.bytes, f.len, 0), 0);
+	run();
+	assert_int_equal(stats()->frames, 2);
+	assert_int_equal(net_sim_del_addr(net, &addr), 0);
+	assert_int_equal(port_wire_inject(x.wire, f.bytes, f.len, 0), 0);
+	run();
+	assert_int_equal(stats()->frames, 3);
+	wire_down();
+	net_close(net);
+	net_segment_destroy(seg);
 }
 
 /* ---- plugging ---- */
@@ -973,6 +1045,8 @@ int main(void)
 		cmocka_unit_test(test_order_of_events),
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_reset_unmatched),
+		cmocka_unit_test(test_ipv6),
+		cmocka_unit_test(test_reset_own_address),
 		cmocka_unit_test(test_plug),
 		cmocka_unit_test(test_many_nics),
 		cmocka_unit_test(test_reserve),

@@ -507,8 +507,15 @@ bool port_wire_step(struct port_wire *w, u64 until_ns)
 
 void port_wire_run(struct port_wire *w, u64 until_ns)
 {
+	bool enter = !w->loop->has_owner;
+
+	/* Timers armed meanwhile need nobody woken, and are cheaper to arm. */
+	if (enter)
+		loop_enter(w->loop);
 	while (port_wire_step(w, until_ns))
 		;
+	if (enter)
+		loop_leave(w->loop);
 }
 
 const struct port_wire_stats *port_wire_stats(const struct port_wire *w)

@@ -91,11 +91,8 @@ static void append(char *buf, size_t size, const char *fmt, ...)
 
 static void emit(struct writer *w, struct tool_line *line)
 {
-	char title[TOOL_TITLE];
-
 	if (*w->tcp) {
-		snprintf(title, sizeof(title), "%s%s%s", line->title, *line->title ? ", " : "", w->tcp);
-		memcpy(line->title, title, sizeof(title));
+		append(line->title, sizeof(line->title), "%s%s", *line->title ? ", " : "", w->tcp);
 		w->tcp[0] = '\0';
 	}
 	w->emit(w->arg, line);

@@ -68,7 +68,10 @@ static void arrow(struct tool_ladder *l, const struct tool_rec *rec, const struc
 	body[3] = ' ';
 	memcpy(body + 4, e->line.title, (size_t)len);
 	body[4 + len] = ' ';
-	fprintf(l->f, e->first ? "%9.3f |%s|" : "%9.0s |%s|", ms_since(rec, e->ns), body);
+	if (e->first)
+		fprintf(l->f, "%9.3f |%s|", ms_since(rec, e->ns), body);
+	else
+		fprintf(l->f, "%9s |%s|", "", body);
 	if (state)
 		fprintf(l->f, " %s", state);
 	putc('\n', l->f);
@@ -136,14 +139,6 @@ static void print_json(struct tool_ladder *l, struct tool_rec *rec, const struct
 
 /* ---- what to print, and when ---- */
 
-/* The step that belongs to frame @e: the one that was taken right after it. */
-static const char *step_of(const struct tool_entry *e)
-{
-	const struct tool_entry *next = STAILQ_NEXT(e, entry);
-
-	return next && next->kind == TOOL_ENTRY_STATE && next->ns - e->ns < NSEC_PER_MSEC ? next->state : NULL;
-}
-
 static void pop(struct tool_rec *rec)
 {
 	struct tool_entry *e = STAILQ_FIRST(&rec->pending);
@@ -152,21 +147,41 @@ static void pop(struct tool_rec *rec)
 	free(e);
 }
 
-static void print_one(struct tool_ladder *l, struct tool_rec *rec, struct tool_entry *e)
+static bool follows(const struct tool_entry *e, const struct tool_entry *next)
 {
-	const char *state;
+	return next && next->ns - e->ns < NSEC_PER_MSEC;
+}
 
-	if (l->json) {
-		print_json(l, rec, e);
-	} else if (e->kind == TOOL_ENTRY_STATE) {
-		print_state(l, rec, e);
+/* A state that a node passes through before anything is on the wire. */
+static bool is_passing(const struct tool_entry *e)
+{
+	return e->kind == TOOL_ENTRY_STATE && (!strcmp(e->state, "INITED") || !strcmp(e->state, "LISTENING"));
+}
+
+/* A step stands beside the frame that causes it, or that it sends. */
+static void print_text(struct tool_ladder *l, struct tool_rec *rec, const struct tool_entry *e)
+{
+	const struct tool_entry *next = STAILQ_NEXT(e, entry);
+	bool both = false;
+
+	if (e->kind == TOOL_ENTRY_STATE) {
+		both = follows(e, next) && next->kind == TOOL_ENTRY_FRAME && next->out;
+		if (both)
+			print_frame(l, rec, next, e->state);
+		else if (l->verbose || !is_passing(e))
+			print_state(l, rec, e);
 	} else {
-		state = step_of(e);
-		print_frame(l, rec, e, state);
-		if (state)
-			pop(rec);
+		both = follows(e, next) && next->kind == TOOL_ENTRY_STATE && !is_passing(next);
+		print_frame(l, rec, e, both ? next->state : NULL);
 	}
+	if (both)
+		pop(rec);
 	pop(rec);
+}
+
+static bool must_wait(const struct tool_entry *e, u64 now_ns)
+{
+	return !STAILQ_NEXT(e, entry) && now_ns < e->ns + SETTLE_NS;
 }
 
 /* Time at which the rest may be printed, UINT64_MAX if nothing is left. */
@@ -176,15 +191,19 @@ static u64 print_pending(struct tool_ladder *l, struct tool_rec *rec, bool force
 	struct tool_entry *e;
 
 	while ((e = STAILQ_FIRST(&rec->pending))) {
-		if (!force && !l->json && e->kind == TOOL_ENTRY_FRAME && !STAILQ_NEXT(e, entry) && now_ns < e->ns + SETTLE_NS)
+		if (l->json) {
+			print_json(l, rec, e);
+			pop(rec);
+		} else if (!force && must_wait(e, now_ns)) {
+			fflush(l->f);
 			return e->ns + SETTLE_NS;
-		print_one(l, rec, e);
+		} else {
+			print_text(l, rec, e);
+		}
 	}
-	if (rec->lost) {
-		if (!l->json)
-			fprintf(l->f, "%9s |  %u more, not shown\n", "...", rec->lost);
-		rec->lost = 0;
-	}
+	if (rec->lost && !l->json)
+		fprintf(l->f, "%9s |  %u more, not shown\n", "...", rec->lost);
+	rec->lost = 0;
 	fflush(l->f);
 	return UINT64_MAX;
 }

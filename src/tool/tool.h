@@ -8,6 +8,7 @@
 #ifndef UWARP_TOOL_TOOL_H
 #define UWARP_TOOL_TOOL_H
 
+#include <stdio.h>
 #include "base/base.h"
 #include "cm/cm.h"
 #include "iwcm/iwcm.h"

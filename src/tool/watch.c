@@ -155,13 +155,14 @@ void tool_watch_frame(void *arg, struct port *port, bool out, const struct pkt *
 	struct tool_watch *w = arg;
 	bool begin = (p->flags & (PKT_SYN | PKT_ACK)) == PKT_SYN;
 	struct tool_segment seg;
-	struct emitter em = { .w = w, .p = p, .seg = &seg, .out = out, .first = true, .now_ns = now_ns };
+	struct emitter em = { .w = w, .p = p, .seg = &seg, .out = out, .first = true, .now_ns = loop_monotonic_ns() };
 	struct pkt_tuple t;
 
 	tuple_of(p, out, &t);
 	pthread_mutex_lock(&w->lock);
-	em.rec = get(w, &t, begin, now_ns);
+	em.rec = get(w, &t, begin, em.now_ns);
 	if (em.rec) {
+		em.rec->passive |= begin && !out;
 		tool_flow_segment(&em.rec->flow, out, p, &seg, on_line, &em);
 		if (seg.bare_ack && w->all_frames)
 			on_line(&em, &ack);
@@ -174,19 +175,20 @@ void tool_watch_frame(void *arg, struct port *port, bool out, const struct pkt *
 static void on_state(void *ctx, const struct irdma_cm_node *node, const struct pkt_tuple *t, const char *from, const char *to, u64 now_ns)
 {
 	struct tool_watch *w = ctx;
+	u64 seen_ns = loop_monotonic_ns(); /* the loop's own time stands still while it works */
 	bool closed = !strcmp(to, "CLOSED");
 	struct tool_entry *e;
 	struct tool_rec *rec;
 
 	pthread_mutex_lock(&w->lock);
-	rec = get(w, t, !closed, now_ns);
+	rec = get(w, t, !closed, seen_ns);
 	if (rec) {
 		rec->passive |= !strcmp(to, "LISTENING");
 		rec->requested |= !strcmp(to, "MPAREQ_RCVD");
 		rec->last_state = from;
 		rec->state = to;
 		rec->closed = closed;
-		e = entry_new(w, rec, now_ns);
+		e = entry_new(w, rec, seen_ns);
 		if (e) {
 			e->kind = TOOL_ENTRY_STATE;
 			e->state = to;
@@ -345,6 +347,7 @@ void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct to
 		.requested = rec->requested,
 		.closed = rec->closed,
 		.at_rest = rec->closed || !rec->state || !strcmp(rec->state, "OFFLOADED"),
+		.state = rec->state,
 		.idle_ns = now_ns > rec->last_ns ? now_ns - rec->last_ns : 0,
 		.cause = judge(rec),
 	};

@@ -83,6 +83,7 @@ void tool_watch_frame(void *arg, struct port *port, bool out, const struct pkt *
 struct tool_view {
 	bool passive, requested, closed;
 	bool at_rest;            /* nothing will happen unless somebody wants it: offloaded or closed */
+	const char *state;       /* of the CM's node, or NULL */
 	u64 idle_ns;             /* since the last thing seen */
 	enum cm_cause cause;     /* passive and closed without a request: why, as far as frames tell */
 };

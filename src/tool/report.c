@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/* tool: what `uwarp connect` and `uwarp listen` say about their connections, to people and in JSON. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tool/session.h"
+
+static double ms(u64 ns)
+{
+	return (double)ns / 1e6;
+}
+
+/* ---- JSON ---- */
+
+static void json_pdata(struct tool_json *j, const struct iwcm_event *ev)
+{
+	char text[MPA_MAX_PRIV_DATA + 1];
+
+	tool_json_object(j, "private_data");
+	tool_json_u64(j, "length", ev->private_data_len);
+	tool_json_hex(j, "hex", ev->private_data, ev->private_data_len);
+	if (tool_pdata_as_text(ev->private_data, ev->private_data_len, text))
+		tool_json_str(j, "text", text);
+	else
+		tool_json_null(j, "text");
+	tool_json_object_end(j);
+}
+
+static void json_depth(struct tool_json *j, const char *key, u32 depth)
+{
+	if (depth == MPA_V2_NOT_NEGOTIATED)
+		tool_json_null(j, key);
+	else
+		tool_json_u64(j, key, depth);
+}
+
+static void json_rtr(struct tool_json *j, const char *key, u32 rtr)
+{
+	tool_json_array(j, key);
+	if (rtr & RDMAP_RTR_SEND)
+		tool_json_str(j, NULL, "send");
+	if (rtr & RDMAP_RTR_WRITE)
+		tool_json_str(j, NULL, "write");
+	if (rtr & RDMAP_RTR_READ)
+		tool_json_str(j, NULL, "read");
+	tool_json_array_end(j);
+}
+
+static void json_info(struct tool_json *j, const struct iwcm_info *i)
+{
+	tool_json_object(j, "negotiated");
+	tool_json_u64(j, "mpa_revision", i->mpa_revision);
+	tool_json_u64(j, "peer_revision", i->peer_revision);
+	tool_json_u64(j, "peer_flags", i->peer_flags);
+	tool_json_str(j, "model", i->peer_to_peer ? "p2p" : "cs");
+	json_rtr(j, "rtr", i->rtr);
+	json_rtr(j, "rtr_offered", i->rtr_offered);
+	tool_json_bool(j, "crc", i->crc);
+	tool_json_bool(j, "send_markers", i->send_markers);
+	tool_json_bool(j, "receive_markers", i->receive_markers);
+	json_depth(j, "ird", i->ird);
+	json_depth(j, "ord", i->ord);
+	json_depth(j, "peer_ird", i->peer_ird);
+	json_depth(j, "peer_ord", i->peer_ord);
+	tool_json_u64(j, "mss", i->mss);
+	tool_json_u64(j, "syn_sent", i->syn_sent);
+	tool_json_u64(j, "mpa_sent", i->mpa_sent);
+	tool_json_bool(j, "fell_back", i->fell_back);
+	tool_json_object_end(j);
+}
+
+static void json_begin(struct tool_session *s, struct tool_json *j, const char *event, const struct tool_conn *c)
+{
+	char buf[TOOL_ADDRSTR];
+
+	tool_ladder_pump(&s->ladder); /* the frames that led here stand before it */
+	tool_json_begin(j, stdout);
+	tool_json_str(j, "event", event);
+	tool_json_u64(j, "connection", c->number);
+	if (c->local.ss_family != AF_UNSPEC)
+		tool_json_str(j, "local", tool_sockaddr_str(&c->local, buf));
+	tool_json_str(j, "remote", tool_sockaddr_str(&c->remote, buf));
+	tool_json_double(j, "ms", ms(tool_session_now() - c->begun_ns));
+}
+
+/* ---- text ---- */
+
+static void print_pdata(const char *what, const struct iwcm_event *ev)
+{
+	if (!ev->private_data_len)
+		return;
+	printf("%s, %zu bytes:\n", what, ev->private_data_len);
+	tool_pdata_print(stdout, ev->private_data, ev->private_data_len);
+}
+
+static void print_hint(int cause, bool listen)
+{
+	const char *hint = tool_hint(cause, listen);
+
+	if (hint)
+		printf("hint: %s\n", hint);
+}
+
+/* What the CM says, and, where it says nothing in particular, the system. */
+static const char *reason(int cause, int error)
+{
+	return cause > CM_CAUSE_NONE && cause < CM_CAUSES ? iwcm_cause_str(cause) : strerror(-error);
+}
+
+/* ---- reports ---- */
+
+void tool_report_listening(struct tool_session *s, const struct sockaddr_storage *at)
+{
+	char buf[TOOL_ADDRSTR];
+	struct tool_json j;
+
+	if (s->events) {
+		tool_json_begin(&j, stdout);
+		tool_json_str(&j, "event", "listening");
+		tool_json_str(&j, "local", tool_sockaddr_str(at, buf));
+		tool_json_u64(&j, "port", tool_sockaddr_port(at));
+		tool_json_end(&j);
+	} else if (!s->o->json && !s->o->quiet) {
+		printf("listening on %s%s\n", tool_sockaddr_str(at, buf), s->o->reject ? ", to reject" : "");
+		fflush(stdout);
+	}
+}
+
+void tool_report_request(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
+{
+	struct tool_json j;
+
+	if (s->events) {
+		json_begin(s, &j, "request", c);
+		json_info(&j, &ev->info);
+		json_pdata(&j, ev);
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, c->rec);
+		print_pdata("the request's private data", ev);
+		fflush(stdout);
+	}
+}
+
+void tool_report_established(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
+{
+	struct tool_json j;
+
+	if (s->events) {
+		json_begin(s, &j, "established", c);
+		json_info(&j, &ev->info);
+		if (c->active)
+			json_pdata(&j, ev);
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, c->rec);
+		printf("established after %.3f ms\n", ms(tool_session_now() - c->begun_ns));
+		tool_print_negotiated(stdout, &ev->info);
+		print_pdata("the reply's private data", ev);
+		fflush(stdout);
+	}
+}
+
+void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_status status, int cause, int error,
+			 const struct iwcm_event *ev)
+{
+	char buf[TOOL_ADDRSTR];
+	struct tool_json j;
+
+	if (s->events) {
+		json_begin(s, &j, status == TOOL_REJECTED ? "rejected" : "error", c);
+		tool_json_str(&j, "status", tool_status_str(status));
+		tool_json_str(&j, "cause", tool_cause_name(cause));
+		tool_json_str(&j, "message", reason(cause, error));
+		if (tool_hint(cause, !c->active))
+			tool_json_str(&j, "hint", tool_hint(cause, !c->active));
+		if (ev) {
+			json_info(&j, &ev->info);
+			json_pdata(&j, ev);
+		}
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, c->rec);
+		printf("%s after %.3f ms: %s\n", tool_status_str(status), ms(tool_session_now() - c->begun_ns), reason(cause, error));
+		if (ev)
+			print_pdata("the reply's private data", ev);
+		print_hint(cause, !c->active);
+		fflush(stdout);
+	} else if (!s->o->json && s->o->count == 1) {
+		tool_error("%s: %s: %s", tool_sockaddr_str(&c->remote, buf), tool_status_str(status), reason(cause, error));
+	}
+}
+
+void tool_report_rejected(struct tool_session *s, struct tool_conn *c)
+{
+	struct tool_json j;
+
+	if (s->events) {
+		json_begin(s, &j, "rejected", c);
+		tool_json_str(&j, "status", tool_status_str(TOOL_REJECTED));
+		tool_json_str(&j, "cause", "local");
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, c->rec);
+		printf("rejected, as asked for by --reject\n");
+		fflush(stdout);
+	}
+}
+
+void tool_report_next_address(struct tool_session *s, struct tool_conn *c, int cause, int error)
+{
+	char buf[TOOL_ADDRSTR];
+	struct tool_json j;
+
+	if (s->events) {
+		json_begin(s, &j, "next_address", c);
+		tool_json_str(&j, "cause", tool_cause_name(cause));
+		tool_json_str(&j, "message", reason(cause, error));
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, c->rec);
+		printf("%s: %s; the name has another address\n", tool_sockaddr_str(&c->remote, buf), reason(cause, error));
+		fflush(stdout);
+	}
+}
+
+/* After ESTABLISHED: how it ended. */
+void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
+{
+	const char *how = ev->status == 0 ? "in order" : ev->status == -ECONNRESET ? "by a reset" : strerror(-ev->status);
+	struct tool_json j;
+
+	if (s->events) {
+		json_begin(s, &j, "disconnected", c);
+		tool_json_str(&j, "how", how);
+		tool_json_double(&j, "up_ms", ms(tool_session_now() - c->up_ns));
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, c->rec);
+		printf("disconnected %s, %.3f ms after it was established\n", how, ms(tool_session_now() - c->up_ns));
+		fflush(stdout);
+	}
+}
+
+void tool_report_stray(struct tool_session *s, struct tool_rec *rec, int cause)
+{
+	char buf[PKT_ADDRSTR];
+	struct tool_json j;
+
+	if (s->events) {
+		tool_ladder_pump(&s->ladder);
+		tool_json_begin(&j, stdout);
+		tool_json_str(&j, "event", "no_request");
+		tool_json_u64(&j, "connection", tool_ladder_number(&s->ladder, rec));
+		tool_json_str(&j, "local", pkt_addr_str(rec->tuple.ipv4, rec->tuple.loc_addr, rec->tuple.loc_port, buf));
+		tool_json_str(&j, "remote", pkt_addr_str(rec->tuple.ipv4, rec->tuple.rem_addr, rec->tuple.rem_port, buf));
+		tool_json_str(&j, "cause", tool_cause_name(cause));
+		tool_json_str(&j, "message", iwcm_cause_str(cause));
+		tool_json_end(&j);
+	} else if (s->ladders) {
+		tool_ladder_focus(&s->ladder, rec);
+		printf("over before there was a request: %s\n", iwcm_cause_str(cause));
+		print_hint(cause, true);
+		fflush(stdout);
+	}
+}
+
+/* ---- summary ---- */
+
+static int compare_u32(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double percentile(const struct tool_tally *t, double p)
+{
+	size_t i = (size_t)(p / 100 * (double)t->num_us);
+
+	return t->us[min(i, t->num_us - 1)] / 1e3;
+}
+
+static double rate_of(const struct tool_session *s)
+{
+	u64 ns = s->ended_ns > s->begun_ns ? s->ended_ns - s->begun_ns : 0;
+
+	return ns ? (double)s->tally.outcomes / ((double)ns / 1e9) : 0;
+}
+
+static const double shares[] = { 0, 50, 90, 99, 100 };
+static const char *const share_names[] = { "min", "median", "p90", "p99", "max" };
+
+static void summary_json(struct tool_session *s, int status)
+{
+	struct tool_tally *t = &s->tally;
+	struct tool_json j;
+	size_t i;
+
+	tool_json_begin(&j, stdout);
+	tool_json_str(&j, "event", "summary");
+	tool_json_u64(&j, "connections", t->outcomes);
+	tool_json_u64(&j, "established", t->by_status[TOOL_OK]);
+	tool_json_u64(&j, "rejected", t->by_status[TOOL_REJECTED]);
+	tool_json_u64(&j, "refused", t->by_status[TOOL_REFUSED]);
+	tool_json_u64(&j, "timed_out", t->by_status[TOOL_TIMED_OUT]);
+	tool_json_u64(&j, "protocol_errors", t->by_status[TOOL_PROTOCOL]);
+	tool_json_u64(&j, "local_failures", t->by_status[TOOL_LOCAL]);
+	tool_json_u64(&j, "no_request", t->strays);
+	tool_json_object(&j, "causes");
+	for (i = 1; i < CM_CAUSES; i++)
+		if (t->by_cause[i] + t->stray_causes[i])
+			tool_json_u64(&j, tool_cause_name((int)i), t->by_cause[i] + t->stray_causes[i]);
+	tool_json_object_end(&j);
+	tool_json_double(&j, "seconds", (double)(tool_session_now() - s->begun_ns) / 1e9);
+	tool_json_double(&j, "per_second", rate_of(s));
+	tool_json_object(&j, "setup_ms");
+	for (i = 0; i < ARRAY_SIZE(shares) && t->num_us; i++)
+		tool_json_double(&j, share_names[i], percentile(t, shares[i]));
+	tool_json_object_end(&j);
+	tool_json_str(&j, "ended_by", s->end == TOOL_END_SIGNAL ? "signal" : s->end == TOOL_END_TIMEOUT ? "timeout" : "itself");
+	tool_json_u64(&j, "exit_status", (u64)status);
+	tool_json_end(&j);
+}
+
+static void summary_text(struct tool_session *s)
+{
+	struct tool_tally *t = &s->tally;
+	size_t i;
+
+	printf("%s%llu connection%s in %.3f s, %.1f per second%s\n", s->ladders ? "\n" : "", (unsigned long long)t->outcomes,
+	       t->outcomes == 1 ? "" : "s", (double)(s->ended_ns ? s->ended_ns - s->begun_ns : 0) / 1e9, rate_of(s),
+	       s->end == TOOL_END_SIGNAL ? "; interrupted" : s->end == TOOL_END_TIMEOUT ? "; time limit reached" : "");
+	for (i = 0; i < TOOL_STATUSES; i++)
+		if (t->by_status[i] || !i)
+			printf("    %-16s %9llu\n", tool_status_str((enum tool_status)i), (unsigned long long)t->by_status[i]);
+	if (t->strays)
+		printf("    %-16s %9llu\n", "without request", (unsigned long long)t->strays);
+	for (i = 1; i < CM_CAUSES; i++)
+		if (t->by_cause[i] + t->stray_causes[i])
+			printf("    %9llu times: %s\n", (unsigned long long)(t->by_cause[i] + t->stray_causes[i]), iwcm_cause_str((int)i));
+	if (!t->num_us)
+		return;
+	printf("set-up time in ms:");
+	for (i = 0; i < ARRAY_SIZE(shares); i++)
+		printf(" %s %.3f%s", share_names[i], percentile(t, shares[i]), i + 1 < ARRAY_SIZE(shares) ? "," : "\n");
+}
+
+void tool_report_summary(struct tool_session *s, int status)
+{
+	tool_report_progress(s, true);
+	if (s->tally.num_us)
+		qsort(s->tally.us, s->tally.num_us, sizeof(*s->tally.us), compare_u32);
+	if (s->o->json)
+		summary_json(s, status);
+	else if (!s->o->quiet && s->o->count != 1)
+		summary_text(s);
+	fflush(stdout);
+}
+
+void tool_report_progress(struct tool_session *s, bool last)
+{
+	const struct tool_tally *t = &s->tally;
+
+	if (!s->progress)
+		return;
+	if (last) {
+		fputs("\r\033[K", stderr);
+		return;
+	}
+	fprintf(stderr, "\r%llu", (unsigned long long)t->outcomes);
+	if (s->o->count)
+		fprintf(stderr, " of %llu", (unsigned long long)s->o->count);
+	fprintf(stderr, " connections, %llu established, %llu under way\033[K", (unsigned long long)t->by_status[TOOL_OK],
+		(unsigned long long)s->num_conns);
+}
