@@ -26,4 +26,5 @@ elif [[ $wanted != "$(cat "$build/.wanted" 2> /dev/null)" ]]; then
 	meson setup --reconfigure "${options[@]}" "$build"
 	echo "$wanted" > "$build/.wanted"
 fi
+# shellcheck disable=SC2086 # a list of flags
 ninja -C "$build" ${NINJAFLAGS:-}

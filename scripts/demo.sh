@@ -12,18 +12,18 @@ trap 'kill "$listener" 2> /dev/null || true; rm -rf "$log"' EXIT
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2> /dev/null ||
 	echo 20079)
 
-"$uwarp" listen --count 1 --data 'hello from the listener' "127.0.0.1:$port" > "$log/listen" 2>&1 &
+"$uwarp" listen --count 1 --private 'hello from the listener' "127.0.0.1:$port" > "$log/listen" 2>&1 &
 listener=$!
 for _ in $(seq 50); do
 	[[ -s $log/listen ]] && break
 	sleep 0.1
 done
 
-echo "\$ uwarp connect --data 'hello from the connecting end' 127.0.0.1:$port"
+echo "\$ uwarp connect --private 'hello from the connecting end' 127.0.0.1:$port"
 status=0
-"$uwarp" connect --data 'hello from the connecting end' "127.0.0.1:$port" || status=$?
+"$uwarp" connect --private 'hello from the connecting end' "127.0.0.1:$port" || status=$?
 wait "$listener" || status=$?
 echo
-echo "\$ uwarp listen --count 1 --data 'hello from the listener' 127.0.0.1:$port"
+echo "\$ uwarp listen --count 1 --private 'hello from the listener' 127.0.0.1:$port"
 cat "$log/listen"
 exit "$status"

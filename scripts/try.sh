@@ -15,7 +15,7 @@ for room; do
 	sources+=(src/"$room"/*.c)
 done
 packages='libnl-3.0 libnl-route-3.0 libisal libsodium libpcap cmocka'
-# shellcheck disable=SC2046 # lists of flags
+# shellcheck disable=SC2046,SC2086 # lists of flags
 "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize="${SANITIZE:-address,undefined}" -fno-strict-aliasing \
 	-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wwrite-strings \
 	-Wpointer-arith -Wundef -Wvla -Wformat=2 -Wimplicit-fallthrough -Wno-unused-parameter \

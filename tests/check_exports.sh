@@ -13,6 +13,6 @@ declared=$(gcc -fsyntax-only -D_GNU_SOURCE -Isrc -aux-info /dev/stdout -x c src/
 foreign=$(grep -v '^iwcm_' <<< "$exported" || true)
 lacking=$(comm -13 <(echo "$exported") <(echo "$declared"))
 [[ -n $declared ]] || { echo "no iwcm_ function found in src/iwcm/iwcm.h"; exit 1; }
-[[ -z $foreign ]] || echo "exported, but not iwcm_*:" $foreign
-[[ -z $lacking ]] || echo "declared in iwcm.h, but not exported:" $lacking
+[[ -z $foreign ]] || printf '%s\n' 'exported, but not iwcm_*:' "$foreign"
+[[ -z $lacking ]] || printf '%s\n' 'declared in iwcm.h, but not exported:' "$lacking"
 [[ -z $foreign && -z $lacking ]]

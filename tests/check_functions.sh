@@ -15,6 +15,6 @@ foreign=
 for library in "$build"/libroom_*.a; do
 	[[ $library == */libroom_cm.a ]] || foreign+=$(functions_in "$library" | sed -n "s|^irdma_|${library##*/}: &|p")
 done
-[[ -z $lacking ]] || echo "not defined in src/cm/:" $lacking
+[[ -z $lacking ]] || printf '%s\n' 'not defined in src/cm/:' "$lacking"
 [[ -z $foreign ]] || echo "$foreign"
 [[ -z $lacking && -z $foreign ]]

@@ -46,12 +46,12 @@ struct endpoint {
 	struct iw_cm_conn_param param;
 };
 
-static void fx_add_ref(struct iw_cm_id *id)
+static inline void fx_add_ref(struct iw_cm_id *id)
 {
 	container_of(id, struct endpoint, id)->refs++;
 }
 
-static void fx_rem_ref(struct iw_cm_id *id)
+static inline void fx_rem_ref(struct iw_cm_id *id)
 {
 	struct endpoint *ep = container_of(id, struct endpoint, id);
 
@@ -59,7 +59,7 @@ static void fx_rem_ref(struct iw_cm_id *id)
 	ep->refs--;
 }
 
-static int fx_handler(struct iw_cm_id *id, struct iw_cm_event *e)
+static inline int fx_handler(struct iw_cm_id *id, struct iw_cm_event *e)
 {
 	struct endpoint *ep = container_of(id, struct endpoint, id);
 
@@ -85,7 +85,7 @@ static int fx_handler(struct iw_cm_id *id, struct iw_cm_event *e)
 	return 0;
 }
 
-static void fx_addr(bool ipv4, int host, u32 addr[4])
+static inline void fx_addr(bool ipv4, int host, u32 addr[4])
 {
 	memset(addr, 0, 16);
 	if (ipv4) {
@@ -96,7 +96,7 @@ static void fx_addr(bool ipv4, int host, u32 addr[4])
 	}
 }
 
-static void fx_host_up(struct fx *fx, int i)
+static inline void fx_host_up(struct fx *fx, int i)
 {
 	struct fx_host *h = &fx->host[i];
 	struct net_addr a = { 0 };
@@ -119,7 +119,7 @@ static void fx_host_up(struct fx *fx, int i)
 	assert_int_equal(irdma_setup_cm_core(h->dev, fx->gen), 0);
 }
 
-static void fx_up(struct fx *fx, u8 gen, u64 seed)
+static inline void fx_up(struct fx *fx, u8 gen, u64 seed)
 {
 	memset(fx, 0, sizeof(*fx));
 	fx->gen = gen;
@@ -133,7 +133,7 @@ static void fx_up(struct fx *fx, u8 gen, u64 seed)
 }
 
 /* Takes everything down and asserts that nothing is left. */
-static void fx_down(struct fx *fx)
+static inline void fx_down(struct fx *fx)
 {
 	for (int i = 0; i < FX_HOSTS; i++) {
 		struct fx_host *h = &fx->host[i];
@@ -152,12 +152,12 @@ static void fx_down(struct fx *fx)
 }
 
 /* Run for at most @ms of virtual time. */
-static void fx_run(struct fx *fx, u64 ms)
+static inline void fx_run(struct fx *fx, u64 ms)
 {
 	port_wire_run(fx->wire, loop_now(&fx->loop) + ms * NSEC_PER_MSEC);
 }
 
-static void ep_init(struct endpoint *ep, struct fx *fx, int host)
+static inline void ep_init(struct endpoint *ep, struct fx *fx, int host)
 {
 	memset(ep, 0, sizeof(*ep));
 	ep->id.event_handler = fx_handler;
@@ -171,7 +171,7 @@ static void ep_init(struct endpoint *ep, struct fx *fx, int host)
 }
 
 /* The upper layer lets go of everything; nothing of the CM refers to it any more. */
-static void ep_fini(struct fx *fx, struct endpoint *ep)
+static inline void ep_fini(struct fx *fx, struct endpoint *ep)
 {
 	cm_abandon(&ep->id);
 	if (ep->qp)
@@ -181,14 +181,14 @@ static void ep_fini(struct fx *fx, struct endpoint *ep)
 	assert_int_equal(ep->refs, 0);
 }
 
-static void ep_listen_at(struct endpoint *ep, bool ipv4, const u32 *addr, u16 port)
+static inline void ep_listen_at(struct endpoint *ep, bool ipv4, const u32 *addr, u16 port)
 {
 	cm_addr_to_sockaddr(ipv4, addr, port, &ep->id.m_local_addr);
 	ep->id.local_addr = ep->id.m_local_addr;
 	assert_int_equal(irdma_create_listen(&ep->id, 16), 0);
 }
 
-static void ep_listen(struct fx *fx, struct endpoint *ep, int host, bool ipv4, u16 port)
+static inline void ep_listen(struct fx *fx, struct endpoint *ep, int host, bool ipv4, u16 port)
 {
 	u32 addr[4];
 
@@ -197,7 +197,7 @@ static void ep_listen(struct fx *fx, struct endpoint *ep, int host, bool ipv4, u
 	ep_listen_at(ep, ipv4, addr, port);
 }
 
-static int ep_connect(struct endpoint *ep, int from, int to, bool ipv4, u16 loc_port, u16 rem_port)
+static inline int ep_connect(struct endpoint *ep, int from, int to, bool ipv4, u16 loc_port, u16 rem_port)
 {
 	u32 addr[4];
 

@@ -52,17 +52,17 @@ static bool have_tshark(void)
 
 /* What tshark says of each frame, one column each. */
 enum column {
-	TCP, SYN, FIN, RST, LENGTH, MPA_REQUEST, MPA_REPLY, DDP,
-	MALFORMED, TCP_CHECKSUM, IP_CHECKSUM, ANALYSIS, WINDOW_FULL, WINDOW_UPDATE,
+	COL_TCP, COL_SYN, COL_FIN, COL_RST, COL_LENGTH, COL_MPA_REQUEST, COL_MPA_REPLY, COL_DDP,
+	COL_MALFORMED, COL_TCP_CHECKSUM, COL_IP_CHECKSUM, COL_ANALYSIS, COL_WINDOW_FULL, COL_WINDOW_UPDATE,
 	COLUMNS
 };
 
 static const char *const fields[COLUMNS] = {
-	[TCP] = "tcp", [SYN] = "tcp.flags.syn", [FIN] = "tcp.flags.fin", [RST] = "tcp.flags.reset", [LENGTH] = "tcp.len",
-	[MPA_REQUEST] = "iwarp_mpa.req", [MPA_REPLY] = "iwarp_mpa.rep", [DDP] = "iwarp_ddp",
-	[MALFORMED] = "_ws.malformed", [TCP_CHECKSUM] = "tcp.checksum.status", [IP_CHECKSUM] = "ip.checksum.status",
-	[ANALYSIS] = "tcp.analysis.flags", [WINDOW_FULL] = "tcp.analysis.window_full",
-	[WINDOW_UPDATE] = "tcp.analysis.window_update",
+	[COL_TCP] = "tcp", [COL_SYN] = "tcp.flags.syn", [COL_FIN] = "tcp.flags.fin", [COL_RST] = "tcp.flags.reset", [COL_LENGTH] = "tcp.len",
+	[COL_MPA_REQUEST] = "iwarp_mpa.req", [COL_MPA_REPLY] = "iwarp_mpa.rep", [COL_DDP] = "iwarp_ddp",
+	[COL_MALFORMED] = "_ws.malformed", [COL_TCP_CHECKSUM] = "tcp.checksum.status", [COL_IP_CHECKSUM] = "ip.checksum.status",
+	[COL_ANALYSIS] = "tcp.analysis.flags", [COL_WINDOW_FULL] = "tcp.analysis.window_full",
+	[COL_WINDOW_UPDATE] = "tcp.analysis.window_update",
 };
 
 static struct {
@@ -84,20 +84,20 @@ static void judge(char *line)
 		v[i] = strsep(&line, "|");
 	for (i = 0; i < COLUMNS; i++)
 		assert_non_null(v[i]);
-	assert_true(*v[TCP]);
-	assert_string_equal(v[MALFORMED], "");
-	assert_string_equal(v[TCP_CHECKSUM], "1");
-	assert_true(!*v[IP_CHECKSUM] || is_one(v[IP_CHECKSUM]));
+	assert_true(*v[COL_TCP]);
+	assert_string_equal(v[COL_MALFORMED], "");
+	assert_string_equal(v[COL_TCP_CHECKSUM], "1");
+	assert_true(!*v[COL_IP_CHECKSUM] || is_one(v[COL_IP_CHECKSUM]));
 	/* What the CM does with its window is its own affair. */
-	assert_true(!*v[ANALYSIS] || *v[WINDOW_FULL] || *v[WINDOW_UPDATE]);
+	assert_true(!*v[COL_ANALYSIS] || *v[COL_WINDOW_FULL] || *v[COL_WINDOW_UPDATE]);
 	seen.frames++;
-	seen.syns += is_one(v[SYN]);
-	seen.fins += is_one(v[FIN]);
-	seen.rsts += is_one(v[RST]);
-	seen.large += atoi(v[LENGTH]) > 1460;
-	seen.requests += *v[MPA_REQUEST] != 0;
-	seen.replies += *v[MPA_REPLY] != 0;
-	seen.ddps += *v[DDP] != 0;
+	seen.syns += is_one(v[COL_SYN]);
+	seen.fins += is_one(v[COL_FIN]);
+	seen.rsts += is_one(v[COL_RST]);
+	seen.large += atoi(v[COL_LENGTH]) > 1460;
+	seen.requests += *v[COL_MPA_REQUEST] != 0;
+	seen.replies += *v[COL_MPA_REPLY] != 0;
+	seen.ddps += *v[COL_DDP] != 0;
 }
 
 static FILE *tshark(void)

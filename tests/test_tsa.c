@@ -327,6 +327,16 @@ static void test_out_of_order(void **state)
 	assert_int_equal(read_bytes(1000), 0);
 	assert_true(x.n > acks);
 	down();
+	/* Overlaps, from both sides and from within. */
+	into(TSA_ST_ESTABLISHED);
+	feed(RCV + 10, SND, PKT_ACK, WND, "ABCDEFGHIJKLMNOPQRST", 20);
+	feed(RCV + 5, SND, PKT_ACK, WND, "fghijABCDE", 10);
+	feed(RCV + 12, SND, PKT_ACK, WND, "CDE", 3);
+	feed(RCV + 28, SND, PKT_ACK, WND, "STuv", 4);
+	assert_int_equal(x.conn->ooo->n, 1);
+	feed(RCV, SND, PKT_ACK, WND, "abcdefg", 7);
+	assert_int_equal(x.conn->rcv_nxt, RCV + 32);
+	down();
 	/* A FIN in front of data that is here already is a lie. */
 	into(TSA_ST_ESTABLISHED);
 	feed(RCV + 10, SND, PKT_ACK, WND, "z", 1);
@@ -360,9 +370,13 @@ static void test_peer_window(void **state)
 	assert_int_equal(x.n, 1);
 	assert_int_equal(last()->seq, SND + MSS);
 	assert_int_equal(last()->len, MSS);
-	/* An old window is not believed. */
+	/* An old window is not believed, neither below nor within what may be received. */
 	feed(RCV, SND + MSS, PKT_ACK, 0, NULL, 0);
 	assert_int_equal(x.conn->snd_wnd, 1200);
+	feed(RCV + 11, SND + MSS, PKT_ACK, 1300, "later", 5);
+	feed(RCV + 1, SND + MSS, PKT_ACK, 100, "0123456789", 10);
+	assert_int_equal(x.conn->snd_wnd, 1300);
+	assert_int_equal(x.conn->rcv_nxt, RCV + 16);
 	down();
 }
 
@@ -381,6 +395,46 @@ static void test_probe_taken(void **state)
 	assert_int_equal(x.out[1].seq, SND + 1);
 	assert_int_equal(last()->seq, SND + 2001);
 	assert_int_equal(last()->len, 999);
+	down();
+}
+
+/* Without an owner: a peer who takes a byte with each probe and opens no window does not hold us for ever. */
+static void test_probe_orphan(void **state)
+{
+	u32 i;
+
+	into(TSA_ST_ESTABLISHED);
+	feed(RCV, SND, PKT_ACK, 0, "x", 1);
+	assert_int_equal(read_bytes(1), 1);
+	send_bytes(3000);
+	tsa_close(x.conn);
+	for (i = 0; i < 100 && x.tsa->conns; i++) {
+		x.n = 0;
+		while (!x.n && x.tsa->conns)
+			pass(NSEC_PER_SEC);
+		if (last()->flags == PKT_ACK)
+			feed(RCV + 1, last()->seq + 1, PKT_ACK, 0, NULL, 0);
+	}
+	assert_int_equal(i, 16);
+	assert_int_equal(last()->flags, PKT_RST | PKT_ACK);
+	down();
+}
+
+/* Sent again, the last bytes fill the window: the FIN does not go along. */
+static void test_fin_beyond_window(void **state)
+{
+	into(TSA_ST_ESTABLISHED);
+	feed(RCV, SND, PKT_ACK, MSS, "x", 1);
+	x.n = 0;
+	send_bytes(MSS);
+	tsa_shutdown(x.conn);
+	assert_int_equal(x.n, 1);
+	pass(1100 * NSEC_PER_MSEC);
+	assert_int_equal(x.n, 2);
+	assert_int_equal(last()->len, MSS);
+	assert_int_equal(last()->flags, PKT_PSH | PKT_ACK);
+	feed(RCV + 1, SND + MSS, PKT_ACK, MSS, NULL, 0);
+	assert_int_equal(last()->flags, PKT_FIN | PKT_ACK);
 	down();
 }
 
@@ -442,6 +496,7 @@ static void test_congestion(void **state)
 	assert_int_equal(x.n, 4); /* RFC 5681: four of 1000 */
 	feed(RCV, SND + MSS, PKT_ACK, WND, NULL, 0);
 	assert_int_equal(x.conn->cwnd, 5 * MSS);
+	assert_int_equal(x.conn->recover, SND + MSS - 1); /* stays near, or it would be ahead after 2 GiB */
 	assert_int_equal(x.n, 6);
 	/* Limited transmit for two duplicates, fast retransmit with the third. */
 	for (i = 0; i < 2; i++) {
@@ -457,12 +512,34 @@ static void test_congestion(void **state)
 	/* A partial ACK sends the next hole, a full one ends it. */
 	feed(RCV, SND + 3 * MSS, PKT_ACK, WND, NULL, 0);
 	assert_int_equal(x.out[9].seq, SND + 3 * MSS);
+	assert_int_equal(x.conn->cwnd, 3500 + 3 * MSS - 2 * MSS + MSS);
 	feed(RCV, x.conn->snd_max, PKT_ACK, WND, NULL, 0);
 	assert_false(x.conn->in_recovery);
 	assert_true(x.conn->cwnd <= 3500);
-	x.n = 0;
+	feed(RCV, x.conn->snd_una + MSS, PKT_ACK, WND, NULL, 0);
+	assert_true(seq_gt(x.conn->snd_una, x.conn->recover));
 	pass(1500 * NSEC_PER_MSEC);
 	assert_int_equal(x.conn->cwnd, MSS);
+	/* What comes back of the flight before the timeout is no reason to retransmit fast (RFC 6582 4). */
+	for (i = 0; i < 5; i++)
+		feed(RCV, x.conn->snd_una, PKT_ACK, WND, NULL, 0);
+	assert_int_equal(tsa_stats(x.tsa)->fast_retransmits, 1);
+	down();
+}
+
+static void test_idle_restart(void **state)
+{
+	u32 i;
+
+	into(TSA_ST_ESTABLISHED);
+	for (i = 1; i <= 10; i++) {
+		send_bytes(MSS);
+		feed(RCV, SND + i * MSS, PKT_ACK, WND, NULL, 0);
+	}
+	assert_int_equal(x.conn->cwnd, 14 * MSS);
+	pass(10 * NSEC_PER_SEC);
+	send_bytes(1);
+	assert_int_equal(x.conn->cwnd, 4 * MSS);
 	down();
 }
 
@@ -956,9 +1033,12 @@ int main(void)
 		cmocka_unit_test(test_out_of_order),
 		cmocka_unit_test(test_peer_window),
 		cmocka_unit_test(test_probe_taken),
+		cmocka_unit_test(test_probe_orphan),
+		cmocka_unit_test(test_fin_beyond_window),
 		cmocka_unit_test(test_probe_fin),
 		cmocka_unit_test(test_rto),
 		cmocka_unit_test(test_congestion),
+		cmocka_unit_test(test_idle_restart),
 		cmocka_unit_test(test_retries_then_reset),
 		cmocka_unit_test(test_write_wakeup),
 		cmocka_unit_test(test_window_scale),

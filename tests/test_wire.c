@@ -290,6 +290,36 @@ static void test_inject(void **state)
 	wire_down();
 }
 
+static u32 disorder(const struct nic *n)
+{
+	u32 i, found = 0;
+
+	for (i = 1; i < n->rx; i++)
+		found += n->serial[i] < n->serial[i - 1];
+	return found;
+}
+
+/* Frames come in the order of their time, and of their sending within one, whatever order they were queued in. */
+static void test_queue_order(void **state)
+{
+	struct rand_gen g;
+	u32 i;
+
+	wire_up(1);
+	quad(1, 0);
+	rand_gen_seed(&g, 3);
+	for (i = 0; i < 3000; i++) {
+		u32 slot = (u32)rand_gen_below(&g, 100);
+		struct frame f = frame_of(0, 1, slot * 10000 + i, PKT_ACK, 0, PKT_VLAN_NONE);
+
+		assert_int_equal(port_wire_inject(x.wire, f.bytes, f.len, slot * US), 0);
+	}
+	run();
+	assert_int_equal(x.nic[1].rx, 3000);
+	assert_int_equal(disorder(&x.nic[1]), 0);
+	wire_down();
+}
+
 /* Anything at all, at any length. */
 static void test_hostile_frames(void **state)
 {
@@ -378,15 +408,6 @@ static void send_many(u32 n, u64 every_ns)
 		port_wire_run(x.wire, loop_now(&x.loop) + every_ns);
 	}
 	run();
-}
-
-static u32 disorder(const struct nic *n)
-{
-	u32 i, found = 0;
-
-	for (i = 1; i < n->rx; i++)
-		found += n->serial[i] < n->serial[i - 1];
-	return found;
 }
 
 static void test_fault_statistics(void **state)
@@ -1034,6 +1055,7 @@ int main(void)
 		cmocka_unit_test(test_vlan),
 		cmocka_unit_test(test_checksums),
 		cmocka_unit_test(test_inject),
+		cmocka_unit_test(test_queue_order),
 		cmocka_unit_test(test_hostile_frames),
 		cmocka_unit_test(test_link),
 		cmocka_unit_test(test_two_paths),

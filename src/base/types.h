@@ -24,8 +24,14 @@ typedef int64_t s64;
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define min(a, b) ({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
-#define max(a, b) ({ __auto_type _a = (a); __auto_type _b = (b); _a > _b ? _a : _b; })
+/* Each argument is evaluated once; names are unique, so that they may be nested. */
+#define MIN_MAX_CAT_(a, b) a##b
+#define MIN_MAX_CAT(a, b) MIN_MAX_CAT_(a, b)
+#define MIN_MAX_OF(op, a, b, x, y) \
+	({ __auto_type x = (a); __auto_type y = (b); x op y ? x : y; })
+#define MIN_MAX(op, a, b, n) MIN_MAX_OF(op, a, b, MIN_MAX_CAT(x_, n), MIN_MAX_CAT(y_, n))
+#define min(a, b) MIN_MAX(<, a, b, __COUNTER__)
+#define max(a, b) MIN_MAX(>, a, b, __COUNTER__)
 
 /* sys/queue.h of glibc has no _SAFE walks. */
 #define TAILQ_FOREACH_SAFE(var, head, field, next) \

@@ -23,6 +23,8 @@ void irdma_copy_ip_ntohl(u32 *dst, __be32 *src)
  * irdma_copy_ip_htonl - copy an address from host to network order
  * @dst: four words in network order
  * @src: four words in host order
+ *
+ * The reverse of irdma_copy_ip_ntohl(); both are always four words, whatever the family.
  */
 void irdma_copy_ip_htonl(__be32 *dst, u32 *src)
 {
@@ -34,6 +36,9 @@ void irdma_copy_ip_htonl(__be32 *dst, u32 *src)
  * irdma_get_addr_info - addressing of a node as a cm_info
  * @cm_node: node
  * @cm_info: cleared, then filled with the node's family, vlan, addresses and ports
+ *
+ * What is not addressing (cm_id, backlog, tos, priority) is left cleared. Events carry such a copy, so that they
+ * can be told apart after the node is gone.
  */
 void irdma_get_addr_info(struct irdma_cm_node *cm_node, struct irdma_cm_info *cm_info)
 {
@@ -81,6 +86,8 @@ static void fill_scope(struct sockaddr_storage *ss, const struct irdma_device *i
  * irdma_fill_sockaddr4 - IPv4 addresses of an event
  * @cm_node: node whose addresses and ports are used
  * @event: its local_addr and remote_addr become sockaddr_in
+ *
+ * Used for CONNECT_REQUEST, where the upper layer learns the peer's address from the event. Ports included, all in network order.
  */
 void irdma_fill_sockaddr4(struct irdma_cm_node *cm_node, struct iw_cm_event *event)
 {
@@ -92,6 +99,9 @@ void irdma_fill_sockaddr4(struct irdma_cm_node *cm_node, struct iw_cm_event *eve
  * irdma_fill_sockaddr6 - IPv6 addresses of an event
  * @cm_node: node whose addresses and ports are used
  * @event: its local_addr and remote_addr become sockaddr_in6, with scope ids for link-local addresses
+ *
+ * As irdma_fill_sockaddr4(). A link-local address (RFC 4291 2.5.6) means nothing without its interface, so its
+ * scope id is the device's.
  */
 void irdma_fill_sockaddr6(struct irdma_cm_node *cm_node, struct iw_cm_event *event)
 {
@@ -128,6 +138,9 @@ void irdma_get_cmevent_info(struct irdma_cm_node *cm_node, struct iw_cm_id *cm_i
  * @conn_ird: inbound reads wanted; capped at what the NIC can do
  * @conn_ord: outbound reads wanted; capped likewise. 0 becomes 1 when the RTR offered is a zero-length Read alone,
  *	which is itself an outbound read (RFC 6581 4.3)
+ *
+ * Called with what connect or accept asks for, before the start-up frame that announces it is built; negotiation
+ * (irdma_negotiate_mpa_v2_ird_ord()) may lower the values further.
  */
 void irdma_record_ird_ord(struct irdma_cm_node *cm_node, u32 conn_ird, u32 conn_ord)
 {
@@ -144,6 +157,8 @@ void irdma_record_ird_ord(struct irdma_cm_node *cm_node, u32 conn_ird, u32 conn_
  * @loc_addr: local address
  * @rem_addr: remote address
  *
+ * Only counted (the loopbacks counter): such connections take the same way through the NIC as all others.
+ *
  * Return: true if the remote address is in 127.0.0.0/8 (RFC 1122 3.2.1.3) or equals the local one.
  */
 bool irdma_ipv4_is_lpb(u32 loc_addr, u32 rem_addr)
@@ -155,6 +170,8 @@ bool irdma_ipv4_is_lpb(u32 loc_addr, u32 rem_addr)
  * irdma_ipv6_is_lpb - is this IPv6 connection a loopback?
  * @loc_addr: local address, four words
  * @rem_addr: remote address, four words
+ *
+ * Only counted (the loopbacks counter): such connections take the same way through the NIC as all others.
  *
  * Return: true if the remote address is ::1 (RFC 4291 2.5.3) or equals the local one.
  */
@@ -168,6 +185,8 @@ bool irdma_ipv6_is_lpb(u32 *loc_addr, u32 *rem_addr)
 /**
  * irdma_get_vlan_ipv4 - VLAN of a local IPv4 address
  * @addr: address, one word, in the calling thread's current network (net_enter())
+ *
+ * One hash look-up. Used when a connection or listener begins, so that its frames carry the right tag.
  *
  * Return: vlan id of the interface that holds it; 0xFFFF if that is no VLAN interface, or there is none.
  */
@@ -186,6 +205,8 @@ u16 irdma_get_vlan_ipv4(u32 *addr)
  * @addr: address, four words, in the calling thread's current network (net_enter())
  * @vlan_id: vlan id of the interface that holds it, 0xFFFF if none; may be NULL
  * @mac: its six-byte link address, zeros if there is no such interface; may be NULL
+ *
+ * One hash look-up. Used when a connection or listener begins, so that its frames carry the right tag.
  */
 void irdma_get_vlan_mac_ipv6(u32 *addr, u16 *vlan_id, u8 *mac)
 {

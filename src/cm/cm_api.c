@@ -209,6 +209,10 @@ static int accept_node(struct irdma_cm_node *node, struct iw_cm_id *cm_id, struc
 {
 	int err;
 
+	if (!node->spare) /* inside the upcall of a request that took it: ESTABLISHED must not fail for lack of memory */
+		node->spare = pool_get(&node->cm_core->event_pool);
+	if (!node->spare)
+		return -ENOMEM;
 	irdma_record_ird_ord(node, param->ird, param->ord);
 	cm_cap_ird_ord(node);
 	err = build_reply(node, param);
@@ -245,6 +249,7 @@ static struct irdma_cm_node *take_request(struct iw_cm_id *cm_id)
 	if (!node || !node->request_up)
 		return NULL;
 	node->request_up = false;
+	cm_id->provider_data = NULL; /* inside the upcall it is not the node's cm_id yet: nobody else would */
 	return node;
 }
 
@@ -324,10 +329,8 @@ int irdma_cm_reject(struct irdma_cm_node *cm_node, const void *pdata, u8 plen)
 	err = irdma_send_mpa_reject(cm_node, pdata, plen);
 	if (err)
 		irdma_send_reset(cm_node);
-	else if (!(cm_node->iwdev->port->ops->flags & PORT_FRAMES))
-		cm_node_leave_listener(cm_node);
 	else
-		cm_node_leave_backlog(cm_node); /* the listener's filter is still needed for the FINs */
+		cm_node_closing(cm_node);
 	cm_node_untie(cm_node);
 	return err;
 }
@@ -337,6 +340,8 @@ int irdma_cm_reject(struct irdma_cm_node *cm_node, const void *pdata, u8 plen)
  * @cm_id: the new cm_id: its provider_data is the node from CONNECT_REQUEST
  * @pdata: private data, or NULL
  * @pdata_len: its length in bytes
+ *
+ * Sends the MPA reply with R and the private data, then FIN; the connection closes by itself. No event comes for @cm_id afterwards.
  *
  * Return: 0; -EINVAL if there is no request; -ECONNRESET if the peer reset meanwhile; -ENOMEM. The node is released in any case.
  */
@@ -424,6 +429,8 @@ void cm_abandon(struct iw_cm_id *cm_id)
 	cm_upcall_wait(core, cm_id, node);
 	if (node && cm_id->provider_data == node)
 		abandon(node);
+	if (node && cm_id->provider_data == node)
+		cm_id->provider_data = NULL; /* inside the upcall of its request it is not the node's cm_id yet */
 	if (node)
 		irdma_rem_ref_cm_node(node);
 	cm_unlock(core);

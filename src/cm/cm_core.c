@@ -315,14 +315,15 @@ static void core_close_nodes(struct irdma_cm_core *core)
  */
 void irdma_cleanup_cm_core(struct irdma_cm_core *core)
 {
-	struct irdma_cm_listener *listener;
+	struct irdma_cm_listener *listener, *next;
 
 	if (!core)
 		return;
 	cm_lock(core);
 	core->closing = true;
-	while ((listener = LIST_FIRST(&core->listen_list)))
-		irdma_cm_del_listen(core, listener, true);
+	LIST_FOREACH_SAFE(listener, &core->listen_list, list, next)
+		if (listener->state == IRDMA_CM_LISTENER_ACTIVE_STATE) /* passive ones go with their last connection, below */
+			irdma_cm_del_listen(core, listener, true);
 	cm_unlock(core);
 	irdma_cm_teardown_connections(core->iwdev, NULL, NULL, true);
 	core_drain_events(core);

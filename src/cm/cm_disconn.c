@@ -22,6 +22,9 @@ void cm_disconn_queue(struct irdma_qp *iwqp)
 /**
  * irdma_cm_disconn - the QP's stream ended: queue the disconnect work, once
  * @iwqp: QP; it and its node are held until the work is done. No lock held
+ *
+ * Called by the NIC when a stream ended, was reset or failed. The work itself runs from the ordered event queue, behind the news that the connection
+ * is there.
  */
 void irdma_cm_disconn(struct irdma_qp *iwqp)
 {
@@ -37,6 +40,8 @@ void irdma_cm_disconn(struct irdma_qp *iwqp)
 /**
  * irdma_disconnect_worker - the queued disconnect work
  * @work: of the node; loop thread, no lock held
+ *
+ * Calls irdma_cm_disconn_true(), then drops the references on QP and node that irdma_cm_disconn() took.
  */
 void irdma_disconnect_worker(struct work_struct *work)
 {
@@ -202,6 +207,9 @@ int irdma_cm_close(struct irdma_cm_node *cm_node)
  * @ipaddr: local address, four words; not looked at with @disconnect_all
  * @nfo: VLAN and family of the address; not looked at with @disconnect_all
  * @disconnect_all: every connection of the device
+ *
+ * The nodes are collected first because tearing one down changes the list that is walked. This is the one walk over all connections of a device: an address
+ * that goes away is rare.
  */
 void irdma_teardown_list_prep(struct irdma_cm_core *cm_core, struct irdma_node_list *teardown_list, u32 *ipaddr,
 			      struct irdma_cm_info *nfo, bool disconnect_all)
@@ -222,9 +230,11 @@ static void teardown(struct irdma_cm_node *node)
 	if (node->state == IRDMA_CM_STATE_CLOSED || node->state == IRDMA_CM_STATE_LISTENER_DESTROYED)
 		return;
 	cm_node_set_cause(node, CM_CAUSE_LOCAL, -ENETDOWN);
-	if (node->accelerated && node->iwqp)
-		rnic_qp_modify(node->iwqp, RNIC_QP_ERROR); /* which disconnects it */
-	else if (is_closing(node->state))
+	if (node->accelerated && node->iwqp) {
+		rnic_qp_modify(node->iwqp, RNIC_QP_ERROR); /* which disconnects it from the loop */
+		if (node->cm_core->closing)
+			cm_disconn_queue(node->iwqp); /* which does not run any more */
+	} else if (is_closing(node->state))
 		cm_node_end(node);
 	else if (node->active)
 		irdma_active_open_err(node, true);

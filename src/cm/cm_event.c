@@ -158,6 +158,8 @@ struct irdma_cm_event *irdma_create_event(struct irdma_cm_node *cm_node, enum ir
 /**
  * irdma_cm_post_event - append an event to the ordered queue
  * @event: event; holds a reference on its node until it has been handled
+ *
+ * The queue is run by the loop in the order in which events were posted, one at a time, with no lock held.
  */
 void irdma_cm_post_event(struct irdma_cm_event *event)
 {
@@ -190,6 +192,9 @@ void irdma_active_open_err(struct irdma_cm_node *cm_node, bool reset)
  * irdma_passive_open_err - the passive side failed before the upper layer knew of it
  * @cm_node: node; its life ends here
  * @reset: send the peer an RST
+ *
+ * Stops retransmitting, counts the error, logs its cause, and ends the node: with an RST, or quietly where the peer is not there
+ * to hear it. The upper layer never heard of the connection, so no event goes up.
  */
 void irdma_passive_open_err(struct irdma_cm_node *cm_node, bool reset)
 {
@@ -370,7 +375,8 @@ void irdma_cm_event_connected(struct irdma_cm_event *event)
 
 	cm_lock(core);
 	if (node->state != IRDMA_CM_STATE_OFFLOADED || node->abandoned) {
-		cm_unlock(core); /* overtaken: reset, or given up */
+		cm_unlock(core);
+		irdma_event_connect_error(event); /* overtaken: reset, or given up. The ABORTED event behind may be missing for lack of memory */
 		return;
 	}
 	err = start_data(node);
@@ -430,8 +436,11 @@ void irdma_cm_event_handler(struct work_struct *work)
 
 	run_event(event);
 	cm_lock(core);
+	if (node->spare)
+		pool_put(&core->event_pool, event);
+	else
+		node->spare = event;
 	irdma_rem_ref_cm_node(node);
-	pool_put(&core->event_pool, event);
 	cm_unlock(core);
 	net_enter(prev);
 }

@@ -15,6 +15,9 @@
  * irdma_free_sqbuf - drop a reference to an ILQ buffer
  * @vsi: whose ILQ
  * @bufp: struct irdma_puda_buf; the last reference returns it to the pool
+ *
+ * Frames sent and received end here: what is kept for retransmission holds a reference of its own, so that whoever
+ * is done with a frame drops its reference and need not know who else has one. Any context.
  */
 void irdma_free_sqbuf(struct irdma_sc_vsi *vsi, void *bufp)
 {

@@ -262,6 +262,7 @@ void cm_node_arm(struct irdma_cm_node *node);      /* re-file node->timer for th
 void cm_node_stage(struct irdma_cm_node *node, u32 limit_ms); /* time limit from now; 0: none */
 void cm_node_leave_backlog(struct irdma_cm_node *node);
 void cm_node_leave_listener(struct irdma_cm_node *node);
+void cm_node_closing(struct irdma_cm_node *node);
 void cm_node_release_id(struct irdma_cm_node *node);
 void cm_listener_kick(struct irdma_cm_listener *listener);
 void cm_node_unhash(struct irdma_cm_node *node);

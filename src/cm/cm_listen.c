@@ -304,6 +304,8 @@ static int add_children(struct irdma_cm_listener *parent, const struct irdma_cm_
  * @cm_info: port, backlog
  * @cm_parent_listen_node: the wildcard listener; gets a child for each address
  *
+ * VLAN interfaces on top of the device's interface count. Addresses that come later are added by irdma_qhash_ctrl().
+ *
  * Return: 0, or why a filter could not be made; then none is left.
  */
 int irdma_add_mqh_4(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, struct irdma_cm_listener *cm_parent_listen_node)
@@ -320,6 +322,8 @@ int irdma_add_mqh_4(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, s
  * @iwdev: device
  * @cm_info: port, backlog
  * @cm_parent_listen_node: the wildcard listener; gets a child for each usable address, link-local ones included
+ *
+ * VLAN interfaces on top of the device's interface count, link-local addresses too. Addresses that come later are added by irdma_qhash_ctrl().
  *
  * Return: 0, or why a filter could not be made; then none is left.
  */
@@ -338,6 +342,8 @@ int irdma_add_mqh_6(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, s
  * @cm_info: family, port, backlog
  * @cm_listen_node: the wildcard listener
  *
+ * A filter is always for one exact address, so a wildcard listener has one for each (the host port: a listening socket).
+ *
  * Return: 0, or why a filter could not be made; then none is left.
  */
 int irdma_add_mqh(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, struct irdma_cm_listener *cm_listen_node)
@@ -352,6 +358,8 @@ int irdma_add_mqh(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, str
  * @iwdev: device
  * @cm_info: not used beyond its port, which the log names; may be NULL
  * @cm_parent_listen_node: the wildcard listener
+ *
+ * Each child's filter is removed at once: no segment for it reaches the CM any more. The memory of the children goes in the loop's thread.
  *
  * Return: 0; -ENOENT if it had none.
  */
@@ -377,6 +385,8 @@ int irdma_del_multiple_qhash(struct irdma_device *iwdev, struct irdma_cm_info *c
  * @ipaddr: the address, four words
  * @ipv4: its family
  * @ifup: true: enable the matching child's filter, adding a child that is missing; false: disable it
+ *
+ * A listener of the other family, or on another address, is left alone. A filter that cannot be made is logged: the rest of the listener goes on.
  */
 void irdma_qhash_ctrl(struct irdma_device *iwdev, struct irdma_cm_listener *parent_listen_node, struct irdma_cm_info *nfo,
 		      u32 *ipaddr, bool ipv4, bool ifup)
@@ -459,6 +469,9 @@ void irdma_if_notify(struct irdma_device *iwdev, const struct net_iface *netdev,
  * @cm_core: core
  * @listener: listener
  * @reset_list: gets them, each with a reference that the caller drops. Nodes that are closing already are left alone
+ *
+ * Costs as much as the listener has nodes, however many the device has. The nodes are collected first because resetting one takes it off
+ * the listener's list.
  */
 void irdma_reset_list_prep(struct irdma_cm_core *cm_core, struct irdma_cm_listener *listener, struct irdma_node_list *reset_list)
 {
@@ -587,10 +600,6 @@ int irdma_cm_del_listen(struct irdma_cm_core *cm_core, struct irdma_cm_listener 
 	listener->state = IRDMA_CM_LISTENER_PASSIVE_STATE;
 	listener->cm_id = NULL;
 	cm_core->stats.listeners_now--;
-	if (cm_core->closing) { /* nobody will wait for FINs */
-		while (!TAILQ_EMPTY(&listener->nodes))
-			cm_node_end(TAILQ_FIRST(&listener->nodes));
-	}
 	if (cm_id)
 		cm_id->rem_ref(cm_id);
 	return irdma_dec_refcnt_listen(cm_core, listener, 1, apbvt_del);
@@ -677,6 +686,9 @@ static int create_listen(struct iw_cm_id *cm_id, int backlog)
  * @cm_id: its m_local_addr says where: an address of the device, or the wildcard address of a family for all of them, now and later;
  *	its mpa options are those of the connections
  * @backlog: requests that may wait to be answered, those being set up included; not positive: 128
+ *
+ * Reserves the port, makes the listener (irdma_make_listen_node()) and its filter, or a child with a filter for each address. On error nothing
+ * is left behind.
  *
  * Return: 0; -EADDRINUSE, -EADDRNOTAVAIL, -EACCES (privileged port), -EAFNOSUPPORT, -EINVAL (port 0), -ENOMEM.
  */

@@ -103,6 +103,9 @@ void irdma_build_mpa_v2(struct irdma_cm_node *cm_node, void *start_addr, u8 mpa_
  * @mem: where to: room for MPA_START_HDR_MAX bytes; its size is set to what was written
  * @mpa_key: MPA_KEY_REQUEST or MPA_KEY_REPLY
  *
+ * A request of revision 2 always has the RFC 6581 bytes; a reply has them if the request had. Private data is not copied: the frame
+ * that is sent takes header and private data from two places.
+ *
  * Return: length of the header, 20 or 24 bytes.
  */
 int irdma_cm_build_mpa_frame(struct irdma_cm_node *cm_node, struct irdma_kmem_info *mem, u8 mpa_key)
@@ -500,6 +503,7 @@ static void mpa_failed(struct irdma_cm_node *node)
 		irdma_create_event(node, IRDMA_CM_EVENT_ABORTED); /* the node lives on until its FIN is through */
 	} else {
 		node->cm_core->stats.passive_errs++;
+		cm_node_closing(node);
 	}
 }
 

@@ -13,7 +13,7 @@ static int resolve(struct irdma_device *iwdev, bool ipv4, const u32 *src, const 
 {
 	const u32 *hop = route->has_gateway ? route->gateway : dst;
 	u8 mac[6] = { 0 };
-	int err;
+	int err, index;
 
 	(void)src;
 	if (route->local) {
@@ -23,16 +23,21 @@ static int resolve(struct irdma_device *iwdev, bool ipv4, const u32 *src, const 
 		if (err)
 			return err;
 	}
+	index = rnic_arp_set(iwdev, ipv4, dst, mac);
+	if (index != -ENOSPC)
+		return index;
+	rnic_arp_flush(iwdev); /* forged sources behind a gateway must not lock everybody else out */
 	return rnic_arp_set(iwdev, ipv4, dst, mac);
 }
 
+/* The table may have been flushed since @arpindex was known, and the index be another peer's: it is looked up, whatever it was. */
 static int known(struct irdma_device *iwdev, bool ipv4, const u32 *dst, int arpindex)
 {
-	u8 mac[6];
+	int index = rnic_arp_find(iwdev, ipv4, dst);
 
-	if (arpindex >= 0 && !rnic_arp_mac(iwdev, arpindex, mac))
-		return arpindex;
-	return rnic_arp_find(iwdev, ipv4, dst);
+	if (arpindex != RNIC_ARP_NONE && arpindex != index)
+		log_debug("cm", "%s: ARP index %d is stale", iwdev->name, arpindex);
+	return index;
 }
 
 /**
@@ -94,6 +99,8 @@ int irdma_get_dst_ipv6(const u32 *src_addr, const u32 *dst_addr, struct net_rout
  * @src: local address, four words
  * @dest: peer, four words
  * @arpindex: index known from before, or %RNIC_ARP_NONE
+ *
+ * As irdma_addr_resolve_neigh(); the route is looked up by irdma_get_dst_ipv6(), which knows how link-local destinations are reached.
  *
  * Return: as irdma_addr_resolve_neigh().
  */

@@ -74,6 +74,8 @@ struct irdma_cm_node *irdma_find_node(struct irdma_cm_core *cm_core, u16 rem_por
  * irdma_add_hte_node - insert a node into the table
  * @cm_core: core
  * @cm_node: node; its 4-tuple must not be in the table. The table grows with its load and takes no reference
+ *
+ * Growing moves a few buckets at a time, so that no single connection pays for all. The node leaves the table when the NIC takes its stream over, or when it ends.
  */
 void irdma_add_hte_node(struct irdma_cm_core *cm_core, struct irdma_cm_node *cm_node)
 {
@@ -254,6 +256,9 @@ static int copy_pdata(struct irdma_cm_node *node, const struct iw_cm_conn_param 
  * @cm_info: addressing and cm_id
  * @caller_cm_node: the node, on success
  *
+ * The node is made by irdma_make_cm_node() and marked active; IRD and ORD are recorded; the private data is copied, for the caller's may
+ * be gone when the MPA request is sent. Nothing is sent yet.
+ *
  * Return: 0; -EINVAL for private data that does not fit; -EADDRINUSE if the 4-tuple is in use; -EHOSTUNREACH; -ENOMEM.
  */
 int irdma_create_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwdev, struct iw_cm_conn_param *conn_param,
@@ -311,6 +316,20 @@ void cm_node_leave_listener(struct irdma_cm_node *node)
 	cm_node_leave_backlog(node);
 	node->listener = NULL;
 	irdma_dec_refcnt_listen(node->cm_core, listener, 0, true);
+}
+
+/*
+ * Nobody will accept it any more: what is left are FINs, for which a frame port still needs the listener's filter. The upper layer's
+ * id is let go: it may be the listener's, and a peer that does not answer FINs must not keep it.
+ */
+void cm_node_closing(struct irdma_cm_node *node)
+{
+	if (!node->active)
+		cm_node_release_id(node);
+	if (node->iwdev->port->ops->flags & PORT_FRAMES)
+		cm_node_leave_backlog(node);
+	else
+		cm_node_leave_listener(node);
 }
 
 void cm_node_release_id(struct irdma_cm_node *node)

@@ -27,6 +27,19 @@ void cm_challenge_ack(struct irdma_cm_node *node)
 }
 
 /*
+ * RFC 1122 3.2.1.3, 4.2.3.10: what comes from a broadcast or multicast address is neither taken nor answered; nor is what claims to come from itself,
+ * or from port 0.
+ */
+static bool source_is_sane(const struct pkt *pkt)
+{
+	if (!pkt->sport || (pkt->sport == pkt->dport && pkt_addr_eq(pkt->src, pkt->dst)))
+		return false;
+	if (pkt->ipv4)
+		return pkt->src[0] && (pkt->src[0] >> 28) < 0xE;
+	return !pkt_addr_is_any(pkt->src) && (pkt->src[0] >> 24) != 0xFF;
+}
+
+/*
  * RFC 9293 3.10.7.1: a segment for nobody is answered with RST, unless it is one. The node is made up for the answer
  * alone: it is in no table.
  */
@@ -37,7 +50,7 @@ static void reset_stray(struct irdma_device *iwdev, const struct pkt *pkt)
 	struct irdma_puda_buf *buf;
 	u8 flags = SET_RST;
 
-	if (pkt->flags & PKT_RST)
+	if ((pkt->flags & PKT_RST) || !source_is_sane(pkt))
 		return;
 	memcpy(node.loc_addr, pkt->dst, sizeof(node.loc_addr));
 	memcpy(node.rem_addr, pkt->src, sizeof(node.rem_addr));
@@ -80,6 +93,8 @@ static void reset_bad_ack(struct irdma_cm_node *node, const struct pkt *pkt)
  * @cm_node: node whose SYN was sent
  * @tcph: TCP header received
  *
+ * Anything else is an old duplicate or a forgery: it is answered with RST at the sequence number that it acknowledges, and the node stays as it is.
+ *
  * Return: 0 if it acknowledges exactly our SYN; else -EINVAL, and RST was sent (RFC 9293 3.10.7.3).
  */
 int irdma_check_syn(struct irdma_cm_node *cm_node, struct tcphdr *tcph)
@@ -95,9 +110,13 @@ int irdma_check_syn(struct irdma_cm_node *cm_node, struct tcphdr *tcph)
 	return -EINVAL;
 }
 
-/* RFC 5961 5.2: no newer than what we sent, no older than a window ago. */
-static bool ack_acceptable(const struct irdma_cm_tcp_context *tcp, u32 ack)
+/* RFC 5961 5.2: no newer than what we sent, no older than a window ago. In SYN_RCVD irdma_check_syn() decides, with an RST. */
+static bool ack_acceptable(const struct irdma_cm_node *node, u32 ack)
 {
+	const struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
+
+	if (node->state == IRDMA_CM_STATE_SYN_RCVD)
+		return true;
 	return seq_leq(ack, tcp->loc_seq_num) && seq_geq(ack, tcp->rem_ack_num - tcp->max_snd_wnd);
 }
 
@@ -120,7 +139,7 @@ int irdma_check_seq(struct irdma_cm_node *cm_node, struct tcphdr *tcph)
 
 	memcpy(&h, tcph, sizeof(h));
 	off = (s32)(ntohl(h.seq) - tcp->rcv_nxt);
-	if (h.ack && ack_acceptable(tcp, ntohl(h.ack_seq)) && off >= -(s32)tcp->rcv_wnd && off < (s32)tcp->rcv_wnd)
+	if (h.ack && ack_acceptable(cm_node, ntohl(h.ack_seq)) && off >= -(s32)tcp->rcv_wnd && off < (s32)tcp->rcv_wnd)
 		return 0;
 	cm_node->cm_core->stats.bad_segments++;
 	cm_challenge_ack(cm_node);
@@ -134,7 +153,8 @@ void cm_ack_received(struct irdma_cm_node *node, const struct pkt *pkt)
 
 	if (seq_gt(pkt->ack, tcp->rem_ack_num))
 		tcp->rem_ack_num = pkt->ack;
-	tcp->snd_wnd = (u32)pkt->window << tcp->snd_wscale;
+	if (pkt->ack == tcp->rem_ack_num && seq_geq(pkt->seq + pkt->datalen, tcp->rcv_nxt)) /* RFC 9293 3.10.7.4, SND.WL1: none from old segments */
+		tcp->snd_wnd = (u32)pkt->window << tcp->snd_wscale;
 	tcp->max_snd_wnd = max(tcp->max_snd_wnd, tcp->snd_wnd);
 	if (tcp->rem_ack_num == tcp->loc_seq_num)
 		irdma_free_retrans_entry(node);
@@ -353,20 +373,6 @@ void irdma_handle_synack_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_bu
 
 /* ---- ACK, data ---- */
 
-static void handshake_done(struct irdma_cm_node *node, struct irdma_puda_buf *rbuf)
-{
-	if (irdma_check_syn(node, (struct tcphdr *)rbuf->pkt->tcph))
-		return;
-	cm_ack_received(node, rbuf->pkt);
-	TAILQ_REMOVE(&node->listener->half_open, node, half_open_entry);
-	node->on_half_open = false;
-	node->cm_core->stats.half_open_now--;
-	cm_node_set_state(node, IRDMA_CM_STATE_ESTABLISHED);
-	cm_node_stage(node, node->mpa.mpa_timeout_ms ? node->mpa.mpa_timeout_ms : CM_MPA_TIMEOUT_MS);
-	if (rbuf->pkt->datalen)
-		irdma_handle_rcv_mpa(node, rbuf);
-}
-
 static void closing_acked(struct irdma_cm_node *node, const struct pkt *pkt)
 {
 	cm_ack_received(node, pkt);
@@ -388,13 +394,24 @@ static void closing_acked(struct irdma_cm_node *node, const struct pkt *pkt)
 	}
 }
 
+/* RFC 9293 3.10.7.4: nothing in it is new, so it is not acceptable and is answered: a keep-alive (RFC 1122 4.2.3.6). A FIN is answered anyway. */
+static void answer_old(struct irdma_cm_node *node, const struct pkt *pkt)
+{
+	if (seq_lt(pkt->seq, node->tcp_cntxt.rcv_nxt) && !(pkt->flags & PKT_FIN))
+		cm_challenge_ack(node);
+}
+
 /* A closing connection still takes what the peer sends, and drops it: its FIN must become acceptable. */
 static void drop_data(struct irdma_cm_node *node, const struct pkt *pkt)
 {
 	struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
 
-	if (!pkt->datalen || node->state == IRDMA_CM_STATE_CLOSED)
+	if (node->state == IRDMA_CM_STATE_CLOSED)
 		return;
+	if (!pkt->datalen) {
+		answer_old(node, pkt);
+		return;
+	}
 	if (seq_leq(pkt->seq, tcp->rcv_nxt) && seq_gt(pkt->seq + pkt->datalen, tcp->rcv_nxt))
 		tcp->rcv_nxt = pkt->seq + pkt->datalen;
 	irdma_send_ack(node);
@@ -407,11 +424,24 @@ static void data_received(struct irdma_cm_node *node, struct irdma_puda_buf *rbu
 
 	cm_ack_received(node, pkt);
 	if (!pkt->datalen)
-		return;
-	if (node->peer_fin || seq_gt(pkt->seq, next) || seq_leq(pkt->seq + pkt->datalen, next) || !cm_rcv_room(node))
+		answer_old(node, pkt);
+	else if (node->peer_fin || seq_gt(pkt->seq, next) || seq_leq(pkt->seq + pkt->datalen, next) || !cm_rcv_room(node))
 		irdma_send_ack(node); /* behind a gap, seen before, or no room: say what is expected */
 	else
 		irdma_handle_rcv_mpa(node, rbuf);
+}
+
+static int handshake_done(struct irdma_cm_node *node, struct irdma_puda_buf *rbuf)
+{
+	if (irdma_check_syn(node, (struct tcphdr *)rbuf->pkt->tcph))
+		return -EINVAL;
+	TAILQ_REMOVE(&node->listener->half_open, node, half_open_entry);
+	node->on_half_open = false;
+	node->cm_core->stats.half_open_now--;
+	cm_node_set_state(node, IRDMA_CM_STATE_ESTABLISHED);
+	cm_node_stage(node, node->mpa.mpa_timeout_ms ? node->mpa.mpa_timeout_ms : CM_MPA_TIMEOUT_MS);
+	data_received(node, rbuf);
+	return 0;
 }
 
 /**
@@ -442,8 +472,7 @@ int irdma_handle_ack_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *r
 		return -EINVAL;
 	switch (cm_node->state) {
 	case IRDMA_CM_STATE_SYN_RCVD:
-		handshake_done(cm_node, rbuf);
-		break;
+		return handshake_done(cm_node, rbuf);
 	case IRDMA_CM_STATE_FIN_WAIT1:
 	case IRDMA_CM_STATE_FIN_WAIT2:
 	case IRDMA_CM_STATE_CLOSING:
@@ -468,6 +497,8 @@ static void close_after_peer(struct irdma_cm_node *node)
 	cm_node_set_state(node, IRDMA_CM_STATE_LAST_ACK);
 	if (irdma_send_fin(node))
 		irdma_send_reset(node);
+	else
+		cm_node_closing(node);
 }
 
 /* The FIN is in sequence and has been counted. */
@@ -517,6 +548,10 @@ void irdma_handle_fin_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *
 		return;
 	if (cm_node->peer_fin || pkt->seq + pkt->datalen != cm_node->tcp_cntxt.rcv_nxt) {
 		irdma_send_ack(cm_node);
+		if (cm_node->state == IRDMA_CM_STATE_TIME_WAIT) { /* RFC 9293 3.10.7.4, eighth: begins again */
+			cm_node->close_at_ns = 0;
+			irdma_schedule_cm_timer(cm_node, NULL, IRDMA_TIMER_TYPE_CLOSE, 0, 0);
+		}
 		return;
 	}
 	cm_node->tcp_cntxt.rcv_nxt++;
@@ -541,12 +576,12 @@ void irdma_process_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *rbu
 		irdma_handle_synack_pkt(cm_node, rbuf);
 	else if (flags & PKT_SYN)
 		irdma_handle_syn_pkt(cm_node, rbuf);
+	else if (!(flags & PKT_ACK))
+		cm_node->cm_core->stats.bad_segments++; /* RFC 9293 3.10.7.4: no ACK bit, no segment */
 	else if (flags & PKT_FIN)
 		irdma_handle_fin_pkt(cm_node, rbuf);
-	else if (flags & PKT_ACK)
-		irdma_handle_ack_pkt(cm_node, rbuf);
 	else
-		cm_node->cm_core->stats.bad_segments++; /* RFC 9293 3.10.7.4: no ACK bit, no segment */
+		irdma_handle_ack_pkt(cm_node, rbuf);
 }
 
 /*
@@ -583,16 +618,6 @@ static void info_from_pkt(struct irdma_cm_info *info, const struct pkt *pkt, con
 	memcpy(info->rem_addr, pkt->src, sizeof(info->rem_addr));
 }
 
-/* RFC 1122 4.2.3.10: a SYN from a broadcast or multicast address is dropped; so is one that claims to come from itself. */
-static bool source_is_sane(const struct pkt *pkt)
-{
-	if (pkt->sport == pkt->dport && pkt_addr_eq(pkt->src, pkt->dst))
-		return false;
-	if (pkt->ipv4)
-		return pkt->src[0] && (pkt->src[0] >> 28) < 0xE;
-	return !pkt_addr_is_any(pkt->src) && (pkt->src[0] >> 24) != 0xFF;
-}
-
 /* A node for a SYN on an active listener, with a reference for the caller; NULL: dropped. */
 static struct irdma_cm_node *node_for_syn(struct irdma_cm_core *core, const struct pkt *pkt)
 {
@@ -600,7 +625,7 @@ static struct irdma_cm_node *node_for_syn(struct irdma_cm_core *core, const stru
 	struct irdma_cm_node *node = NULL;
 	struct irdma_cm_info info;
 
-	if (!pkt->sport || !source_is_sane(pkt))
+	if (!source_is_sane(pkt))
 		return NULL;
 	listener = irdma_find_listener(core, (u32 *)pkt->dst, pkt->ipv4, pkt->dport, pkt->vlan_id, IRDMA_CM_LISTENER_ACTIVE_STATE);
 	if (!listener) {

@@ -114,6 +114,9 @@ int irdma_schedule_cm_timer(struct irdma_cm_node *cm_node, struct irdma_puda_buf
 /**
  * irdma_free_retrans_entry - forget the frame kept for retransmission
  * @cm_node: node; core lock held. Without a kept frame nothing happens
+ *
+ * Called when everything sent is acknowledged, when another frame takes its place, and at the end of a node. The frame's reference
+ * is dropped and the node's timer filed anew for what else it waits for. Core lock held.
  */
 void irdma_free_retrans_entry(struct irdma_cm_node *cm_node)
 {
@@ -131,6 +134,8 @@ void irdma_free_retrans_entry(struct irdma_cm_node *cm_node)
 /**
  * irdma_cleanup_retrans_entry - forget the frame kept for retransmission, taking the core lock
  * @cm_node: node, referenced by the caller
+ *
+ * As irdma_free_retrans_entry(), for callers without the lock.
  */
 void irdma_cleanup_retrans_entry(struct irdma_cm_node *cm_node)
 {
@@ -163,7 +168,9 @@ static enum cm_cause expiry_cause(const struct irdma_cm_node *node)
 {
 	switch (node->state) {
 	case IRDMA_CM_STATE_SYN_SENT:
-		return node->neigh_pending ? CM_CAUSE_UNREACHABLE : CM_CAUSE_NO_SYNACK;
+		if (node->neigh_pending)
+			return CM_CAUSE_UNREACHABLE;
+		return node->send_entry.sqbuf ? CM_CAUSE_NO_SYNACK : CM_CAUSE_NO_RESOURCES; /* it was never sent */
 	case IRDMA_CM_STATE_MPAREQ_SENT:
 		return node->send_entry.sqbuf ? CM_CAUSE_NOT_ACKED : CM_CAUSE_NO_MPA_REPLY;
 	case IRDMA_CM_STATE_ESTABLISHED:

@@ -31,6 +31,8 @@ static const char *const event_names[] = {
 };
 static_assert(ARRAY_SIZE(event_names) == IWCM_EVENTS, "a name per event");
 
+#define DELIVER_MAX 64
+
 /* Events that say what the peer sent. */
 #define CARRIES_PDATA (BIT(IWCM_EVENT_CONNECT_REQUEST) | BIT(IWCM_EVENT_ESTABLISHED) | BIT(IWCM_EVENT_REJECTED))
 
@@ -162,7 +164,7 @@ static int futex_wait(u32 *word, u32 seen, const struct timespec *until)
 
 void iwcm_unlock(struct iwcm_ctx *ctx)
 {
-	bool deliver = ctx->handler && !TAILQ_EMPTY(&ctx->queue);
+	bool deliver = ctx->handler && !TAILQ_EMPTY(&ctx->queue) && !ctx->deliver_more;
 	u32 n = ctx->to_wake;
 
 	ctx->to_wake = 0;
@@ -195,18 +197,35 @@ static void deliver_one(struct iwcm_ctx *ctx, const struct iwcm_event *ev)
 
 /*
  * With a handler: a work item of its own, in the loop's thread, right behind what posted. Not from inside the CM's
- * upcalls: whoever gives an id up waits for these, and the handler may want what he holds.
+ * upcalls: whoever gives an id up waits for these, and the handler may want what he holds. So many at
+ * a time, that threads that post without pause cannot keep the loop from the network.
  */
 void iwcm_deliver_work(struct work_struct *w)
 {
 	struct iwcm_ctx *ctx = container_of(w, struct iwcm_ctx, deliver_work);
 	struct iwcm_event ev;
+	int n;
 
 	iwcm_lock(ctx);
 	ctx->deliverer = pthread_self();
-	while (take(ctx, &ev))
+	for (n = 0; n < DELIVER_MAX && take(ctx, &ev); n++)
 		deliver_one(ctx, &ev);
-	pthread_mutex_unlock(&ctx->lock);
+	__atomic_store_n(&ctx->deliver_more, ctx->host && !TAILQ_EMPTY(&ctx->queue), __ATOMIC_RELAXED);
+	iwcm_unlock(ctx);
+}
+
+/* The NIC thread, when it has looked at the network: go on with what was left. True if anything was. */
+bool iwcm_deliver_rest(struct iwcm_ctx *ctx)
+{
+	bool more;
+
+	if (likely(!__atomic_load_n(&ctx->deliver_more, __ATOMIC_RELAXED))) /* only this thread sets it */
+		return false;
+	iwcm_lock(ctx);
+	more = ctx->deliver_more;
+	__atomic_store_n(&ctx->deliver_more, false, __ATOMIC_RELAXED);
+	iwcm_unlock(ctx);
+	return more;
 }
 
 void iwcm_wait_delivered(struct iwcm_id *id)

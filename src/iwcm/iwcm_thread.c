@@ -3,7 +3,7 @@
  * iwcm: the NIC thread, which runs the loop of a context on the host port.
  *
  * It sleeps in one ppoll() on the host port, rtnetlink and an eventfd, until the loop's next deadline, and touches only
- * what is ready. Threads that call the library wake it through the eventfd, but only if it sleeps past what they posted: a
+ * what is ready; while the port is busy it does not ask, but goes on with the port. Threads that call the library wake it through the eventfd, but only if it sleeps past what they posted: a
  * connection's timers, armed in the caller's thread, are further away than the thread ever sleeps while there
  * is traffic (NAP_NS), so setting up a connection costs no wake-up. After QUIET_NS without work it sleeps
  * until there is some.
@@ -19,6 +19,7 @@
 
 #define NAP_NS (200 * NSEC_PER_MSEC)
 #define QUIET_NS (2 * NSEC_PER_SEC)
+#define BUSY_TURNS 16 /* of the port alone, before rtnetlink is looked at again */
 
 static void wake(struct iwcm_ctx *ctx)
 {
@@ -48,14 +49,13 @@ static u64 fall_asleep(struct iwcm_ctx *ctx, u64 now, u64 busy_at)
 	return min(until, loop_next_ns(ctx->loop));
 }
 
-static bool sleep_until(struct iwcm_ctx *ctx, struct pollfd *fds, size_t n, u64 now, u64 until)
+static void sleep_until(struct iwcm_ctx *ctx, struct pollfd *fds, size_t n, u64 now, u64 until)
 {
 	u64 ns = until > now ? until - now : 0;
 	struct timespec ts = { .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
-	int ready = ppoll(fds, n, until == UINT64_MAX ? NULL : &ts, NULL);
 
+	ppoll(fds, n, until == UINT64_MAX ? NULL : &ts, NULL); /* cannot fail: no signals, no memory needed */
 	__atomic_store_n(&ctx->sleep_until_ns, 0, __ATOMIC_SEQ_CST);
-	return ready > 0;
 }
 
 static void drain_wake(struct iwcm_ctx *ctx)
@@ -67,38 +67,51 @@ static void drain_wake(struct iwcm_ctx *ctx)
 		log_error("iwcm", "wake descriptor: errno %d", errno);
 }
 
-static bool serve(struct iwcm_ctx *ctx, const struct pollfd *fds)
-{
-	bool busy = fds[2].revents;
+enum { FD_PORT, FD_NET, FD_WAKE, FDS };
 
-	if (fds[0].revents)
-		busy |= port_host_process(ctx->host);
-	if (fds[1].revents)
+/* True if the port had something: then it is worth looking again without asking. */
+static bool serve(struct iwcm_ctx *ctx, const struct pollfd *fds, u64 *busy_at)
+{
+	bool more = fds[FD_PORT].revents && port_host_process(ctx->host);
+
+	if (fds[FD_NET].revents)
 		net_process(ctx->net);
-	if (fds[2].revents)
+	if (fds[FD_WAKE].revents)
 		drain_wake(ctx);
-	return loop_run(ctx->loop) || busy;
+	if (loop_run(ctx->loop) || more)
+		*busy_at = loop_now(ctx->loop);
+	return more;
+}
+
+/* What is ready goes to @fds. While the port is busy, @streak turns long, the others are asked for now and then. */
+static void wait_ready(struct iwcm_ctx *ctx, struct pollfd *fds, u64 busy_at, unsigned int streak)
+{
+	bool rest = iwcm_deliver_rest(ctx);
+	u64 now = loop_monotonic_ns();
+
+	fds[FD_PORT].revents = POLLIN;
+	fds[FD_NET].revents = fds[FD_WAKE].revents = 0;
+	if (streak % BUSY_TURNS == 0)
+		sleep_until(ctx, fds, FDS, now, streak || rest ? now : fall_asleep(ctx, now, busy_at));
 }
 
 static void *nic_thread(void *arg)
 {
 	struct iwcm_ctx *ctx = arg;
-	struct pollfd fds[] = {
-		{ .fd = port_host_fd(ctx->host), .events = POLLIN },
-		{ .fd = net_fd(ctx->net), .events = POLLIN },
-		{ .fd = ctx->wake_fd, .events = POLLIN },
+	struct pollfd fds[FDS] = {
+		[FD_PORT] = { .fd = port_host_fd(ctx->host), .events = POLLIN },
+		[FD_NET] = { .fd = net_fd(ctx->net), .events = POLLIN },
+		[FD_WAKE] = { .fd = ctx->wake_fd, .events = POLLIN },
 	};
-	u64 now = loop_monotonic_ns(), busy_at = now;
+	u64 busy_at = loop_monotonic_ns();
+	unsigned int streak = 0;
 
 	while (!__atomic_load_n(&ctx->stop, __ATOMIC_ACQUIRE)) {
-		if (!sleep_until(ctx, fds, ARRAY_SIZE(fds), now, fall_asleep(ctx, now, busy_at)))
-			fds[0].revents = fds[1].revents = fds[2].revents = 0;
+		wait_ready(ctx, fds, busy_at, streak);
 		loop_enter(ctx->loop);
 		iwcm_enter(ctx);
-		if (serve(ctx, fds))
-			busy_at = loop_now(ctx->loop);
+		streak = serve(ctx, fds, &busy_at) ? streak + 1 : 0;
 		loop_leave(ctx->loop);
-		now = loop_monotonic_ns();
 	}
 	return NULL;
 }

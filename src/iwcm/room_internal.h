@@ -145,6 +145,7 @@ struct iwcm_ctx {
 	void (*handler)(void *arg, const struct iwcm_event *ev);
 	void *handler_arg;
 	pthread_t deliverer;           /* thread that calls the handler */
+	bool deliver_more;             /* it has stopped in the middle; the NIC thread's to clear */
 	struct iwcm_id *now_id, *now_listener; /* whose event the handler has */
 	pthread_cond_t delivered;
 
@@ -190,6 +191,7 @@ void iwcm_unlock(struct iwcm_ctx *ctx);           /* and wakes who waits for wha
 void iwcm_post(struct iwcm_id *id, enum iwcm_event_type type, int status, enum cm_cause cause); /* ctx->lock held */
 void iwcm_purge(struct iwcm_id *id);                                                            /* ctx->lock held */
 void iwcm_deliver_work(struct work_struct *w); /* handler mode: call it for what is queued */
+bool iwcm_deliver_rest(struct iwcm_ctx *ctx);
 void iwcm_wait_delivered(struct iwcm_id *id); /* until no other thread is in the handler for @id */
 
 /* ---- iwcm_id.c ---- */

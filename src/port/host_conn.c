@@ -210,6 +210,9 @@ static void conn_close(struct host_conn *c, bool abort)
 	host_close_fd(c->fd, abort);
 	c->fd = -1;
 	c->remainder_len = 0;
+	if (c->noted)
+		host_note_number(c->port->host, c->tuple.loc_port, false);
+	c->noted = false;
 }
 
 /**
@@ -305,6 +308,8 @@ static int open_active(struct host_conn *c)
 		c->fd = -1;
 		return rc;
 	}
+	host_note_number(c->port->host, t->loc_port, true);
+	c->noted = true;
 	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	set_traffic_class(c);
 	return 0;

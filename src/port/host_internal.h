@@ -141,6 +141,7 @@ struct host_conn {
 	bool shut;                  /* our FIN is sent */
 	bool cm_reset;              /* the CM sent RST: nothing more to tell it */
 	bool wscale_on;             /* both SYNs carried window scale */
+	bool noted;                 /* its number is in port_host.connected */
 	bool muted;                 /* both ends are in this process: the other end's taps show it */
 
 	/* The CM's side. Sequence numbers in [cm_nxt - remainder_len, cm_nxt) wait for the socket. */
@@ -192,6 +193,9 @@ struct port_host {
 
 	struct hash_table conns;        /* by struct host_tuple_key: pending ones; with taps also active ones */
 	struct hash_table reservations;
+	u32 first_number, numbers, turn; /* local port numbers to choose from, and the next one's turn */
+	u32 free_tries;             /* how many to look at for one that nobody has */
+	u8 connected[UINT16_MAX / 8 + 1]; /* bitmap of local port numbers of connections made from here */
 	LIST_HEAD(, host_port) ports;
 
 	struct wheel wheel;         /* ticks of 1 ms */
@@ -241,6 +245,7 @@ int host_bound_socket(struct host_port *p, bool ipv4, const u32 *addr, u16 numbe
 void host_close_fd(int fd, bool abort);
 int host_socket_error(int fd);                                /* SO_ERROR as negative errno, or 0 */
 int host_adopt_reservation(struct host_port *p, bool ipv4, const u32 *addr, u16 number); /* locked; -1: none */
+void host_note_number(struct port_host *h, u16 number, bool used); /* locked */
 void host_drop_reservations(struct host_port *p);             /* locked */
 int host_reserve(struct port *p, bool ipv4, const u32 *addr, u16 *number, bool shared);
 void host_release(struct port *p, bool ipv4, const u32 *addr, u16 number);

@@ -6,7 +6,13 @@
  * address and number as long as none of them listens, and lets one of them begin to listen while
  * the others do not; so the listeners of single addresses stand beside a reservation of the number on
  * every address, and whoever else listens on the number is found by bind() or listen(). Every socket
- * here has SO_REUSEADDR; the kernel's own choice of a number (bind to 0) avoids those in use all the same.
+ * here has SO_REUSEADDR.
+ *
+ * A number for the asking is chosen here and not by bind() to 0. The kernel looks through all of its range for one
+ * that nobody has, connections in TIME_WAIT included: a program that connects fast runs out of those within seconds, and
+ * long before has made each bind() a search of milliseconds. Here the numbers come in turn; the next few that nobody has are
+ * tried first, then those that may be shared with connections in TIME_WAIT, of which the next in turn is the oldest.
+ * Where connect() meets one younger than a second, it fails with EADDRNOTAVAIL (see tcp_tw_reuse in ip-sysctl).
  *
  * A second NIC of this process may reserve what the first one has: they are told apart by address,
  * and share one socket through dup(), since bind() would meet the first one's listeners.
@@ -22,7 +28,7 @@
 #include <unistd.h>
 #include "port/host_internal.h"
 
-#define CHOOSE_TRIES 64
+#define FREE_TRIES 8u
 
 struct host_resv_key {
 	const struct host_port *port;
@@ -107,15 +113,21 @@ static int known_errno(int error)
 	}
 }
 
-static int new_socket(bool ipv4, bool v6only)
+static void set_reuse(int fd)
+{
+	int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
+static int new_socket(bool ipv4, const u32 *addr)
 {
 	int fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
 	int on = 1;
 
 	if (fd < 0)
 		return known_errno(errno);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (v6only)
+	if (!ipv4 && pkt_addr_is_any(addr))
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	return fd;
 }
@@ -133,17 +145,18 @@ static int bind_socket(struct host_port *p, int fd, bool ipv4, const u32 *addr, 
  * @p: the port
  * @ipv4: family
  * @addr: local address; all-zero: every one of the family
- * @number: local port number, or 0 for one that the kernel chooses
+ * @number: local port number
  *
  * Return: the descriptor, or one of the errors of port_ops.reserve.
  */
 int host_bound_socket(struct host_port *p, bool ipv4, const u32 *addr, u16 number)
 {
-	int fd = new_socket(ipv4, !ipv4 && pkt_addr_is_any(addr));
+	int fd = new_socket(ipv4, addr);
 	int rc;
 
 	if (fd < 0)
 		return fd;
+	set_reuse(fd);
 	rc = bind_socket(p, fd, ipv4, addr, number);
 	if (rc) {
 		close(fd);
@@ -232,75 +245,122 @@ static int resv_share(struct host_port *p, bool ipv4, const u32 *addr, u16 numbe
 	return -1;
 }
 
-static int bound_number(int fd, u16 *number)
-{
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof(ss);
-	u32 addr[4];
-
-	if (getsockname(fd, (struct sockaddr *)&ss, &len))
-		return -errno;
-	host_from_sockaddr(&ss, addr, number);
-	return 0;
-}
-
-static void number_range(u32 *low, u32 *high)
+/* Locked, once. */
+static void read_number_range(struct port_host *h)
 {
 	FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-	char line[64];
-	char *end;
+	unsigned long low = 0, high = 0;
+	char line[64], *end;
 
-	*low = 32768;
-	*high = 60999;
-	if (!f)
-		return;
-	if (fgets(line, sizeof(line), f)) {
-		unsigned long a = strtoul(line, &end, 10), b = strtoul(end, NULL, 10);
-
-		if (a > 0 && b >= a && b <= UINT16_MAX) {
-			*low = (u32)a;
-			*high = (u32)b;
-		}
+	if (f && fgets(line, sizeof(line), f)) {
+		low = strtoul(line, &end, 10);
+		high = strtoul(end, NULL, 10);
 	}
-	fclose(f);
+	if (f)
+		fclose(f);
+	if (!low || high < low || high > UINT16_MAX) {
+		low = 32768;
+		high = 60999;
+	}
+	h->first_number = (u32)low;
+	h->numbers = (u32)(high - low + 1);
+	h->free_tries = FREE_TRIES;
+	rand_secure(&h->turn, sizeof(h->turn));
 }
 
-/*
- * The kernel's own choice leaves out numbers of connections in TIME_WAIT, though binding to one
- * is allowed: a program that connects fast runs out of them within a minute. Then try some.
- */
-static int choose_busy_number(struct host_port *p, bool ipv4, const u32 *addr)
+/* Odd distances from the first one first, since connect() prefers the others. */
+static u16 number_in_turn(const struct port_host *h, u32 turn)
 {
-	u32 low, high, tries, random;
-	int fd = -EADDRINUSE;
+	u32 i = turn % h->numbers, odd = h->numbers / 2;
 
-	number_range(&low, &high);
-	for (tries = 0; tries < CHOOSE_TRIES && fd == -EADDRINUSE; tries++) {
-		rand_secure(&random, sizeof(random));
-		fd = host_bound_socket(p, ipv4, addr, (u16)(low + random % (high - low + 1)));
+	return (u16)(h->first_number + (i < odd ? 2 * i + 1 : 2 * (i - odd)));
+}
+
+/* Locked. Some connection of ours has it: the next one may be to the same peer. */
+static bool is_connected(const struct port_host *h, u16 number)
+{
+	return h->connected[number / 8] & BIT(number % 8);
+}
+
+/**
+ * host_note_number() - a connection begins or ends to use a local number
+ * @h: the instance
+ * @number: the number; two connections from different addresses may have the same, which only costs a try
+ * @used: begins
+ */
+void host_note_number(struct port_host *h, u16 number, bool used)
+{
+	if (used)
+		h->connected[number / 8] |= (u8)BIT(number % 8);
+	else
+		h->connected[number / 8] &= (u8)~BIT(number % 8);
+}
+
+/* Locked. By us, on this address or on every one. */
+static bool is_reserved(const struct host_port *p, bool ipv4, const u32 *addr, u16 number)
+{
+	const struct host_port *other;
+	static const u32 any[4];
+
+	LIST_FOREACH(other, &p->host->ports, entry)
+		if (resv_find(other, ipv4, addr, number) || resv_find(other, ipv4, any, number))
+			return true;
+	return false;
+}
+
+/* Locked. Binds @fd to the first of @tries numbers that it can have, and returns it; or a negative errno. */
+static int bind_in_turn(struct host_port *p, int fd, bool ipv4, const u32 *addr, u32 turn, u32 tries)
+{
+	struct port_host *h = p->host;
+	int rc = -EADDRINUSE;
+
+	for (; tries && rc == -EADDRINUSE; tries--) {
+		u16 number = number_in_turn(h, turn++);
+
+		if (is_connected(h, number) || is_reserved(p, ipv4, addr, number))
+			continue;
+		rc = bind_socket(p, fd, ipv4, addr, number);
+		if (!rc) {
+			h->turn = turn;
+			return number;
+		}
 	}
+	return rc;
+}
+
+/* Locked. Descriptor and *@number, or a negative errno. */
+static int choose_number(struct host_port *p, bool ipv4, const u32 *addr, u16 *number)
+{
+	struct port_host *h = p->host;
+	int fd = new_socket(ipv4, addr), rc;
+
+	if (fd < 0)
+		return fd;
+	if (!h->numbers)
+		read_number_range(h);
+	rc = bind_in_turn(p, fd, ipv4, addr, h->turn, h->free_tries);
+	/* Where there was none, there will hardly be one next time. */
+	h->free_tries = rc == -EADDRINUSE ? max(h->free_tries / 2, 1u) : FREE_TRIES;
+	set_reuse(fd);
+	if (rc == -EADDRINUSE)
+		rc = bind_in_turn(p, fd, ipv4, addr, h->turn, h->numbers);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	*number = (u16)rc;
 	return fd;
 }
 
 /* Locked. Descriptor, and *@number if it was 0; or a negative errno. */
 static int resv_socket(struct host_port *p, bool ipv4, const u32 *addr, u16 *number)
 {
-	int fd = *number ? resv_share(p, ipv4, addr, *number) : -1;
-	int rc;
+	int fd;
 
-	if (fd >= 0)
-		return fd;
-	fd = host_bound_socket(p, ipv4, addr, *number);
-	if (fd == -EADDRINUSE && !*number)
-		fd = choose_busy_number(p, ipv4, addr);
-	if (fd < 0 || *number)
-		return fd;
-	rc = bound_number(fd, number);
-	if (rc) {
-		close(fd);
-		return rc;
-	}
-	return fd;
+	if (!*number)
+		return choose_number(p, ipv4, addr, number);
+	fd = resv_share(p, ipv4, addr, *number);
+	return fd >= 0 ? fd : host_bound_socket(p, ipv4, addr, *number);
 }
 
 /* Locked. */

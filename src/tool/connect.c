@@ -106,6 +106,7 @@ static void start(struct tool_session *s)
 	struct tool_conn *c = tool_conn_new(s, NULL, true);
 	int err;
 
+	s->event_ns = tool_session_now();
 	run.started++;
 	if (!c) {
 		tool_error("%s", strerror(ENOMEM));

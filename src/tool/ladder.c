@@ -158,6 +158,14 @@ static bool is_passing(const struct tool_entry *e)
 	return e->kind == TOOL_ENTRY_STATE && (!strcmp(e->state, "INITED") || !strcmp(e->state, "LISTENING"));
 }
 
+/* Is it the step with which the next frame is sent? */
+static bool leads(const struct tool_entry *e)
+{
+	const struct tool_entry *next = STAILQ_NEXT(e, entry);
+
+	return follows(e, next) && next->kind == TOOL_ENTRY_FRAME && next->out;
+}
+
 /* A step stands beside the frame that causes it, or that it sends. */
 static void print_text(struct tool_ladder *l, struct tool_rec *rec, const struct tool_entry *e)
 {
@@ -165,13 +173,13 @@ static void print_text(struct tool_ladder *l, struct tool_rec *rec, const struct
 	bool both = false;
 
 	if (e->kind == TOOL_ENTRY_STATE) {
-		both = follows(e, next) && next->kind == TOOL_ENTRY_FRAME && next->out;
+		both = leads(e);
 		if (both)
 			print_frame(l, rec, next, e->state);
 		else if (l->verbose || !is_passing(e))
 			print_state(l, rec, e);
 	} else {
-		both = follows(e, next) && next->kind == TOOL_ENTRY_STATE && !is_passing(next);
+		both = follows(e, next) && next->kind == TOOL_ENTRY_STATE && !is_passing(next) && !(e->out && leads(next));
 		print_frame(l, rec, e, both ? next->state : NULL);
 	}
 	if (both)

@@ -3,11 +3,23 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "tool/session.h"
+
+#define LAST_FRAME_TRIES 20
+#define LAST_FRAME_STEP_US 500
 
 static double ms(u64 ns)
 {
 	return (double)ns / 1e6;
+}
+
+/* Since the first frame, as in the ladder. */
+static double since_begun(const struct tool_session *s, const struct tool_conn *c)
+{
+	u64 from = c->rec ? c->rec->first_ns : c->begun_ns;
+
+	return s->event_ns > from ? ms(s->event_ns - from) : 0;
 }
 
 /* ---- JSON ---- */
@@ -80,7 +92,7 @@ static void json_begin(struct tool_session *s, struct tool_json *j, const char *
 	if (c->local.ss_family != AF_UNSPEC)
 		tool_json_str(j, "local", tool_sockaddr_str(&c->local, buf));
 	tool_json_str(j, "remote", tool_sockaddr_str(&c->remote, buf));
-	tool_json_double(j, "ms", ms(tool_session_now() - c->begun_ns));
+	tool_json_double(j, "ms", since_begun(s, c));
 }
 
 /* ---- text ---- */
@@ -105,6 +117,29 @@ static void print_hint(int cause, bool listen)
 static const char *reason(int cause, int error)
 {
 	return cause > CM_CAUSE_NONE && cause < CM_CAUSES ? iwcm_cause_str(cause) : strerror(-error);
+}
+
+/* The same behind the status: "timed out: ..." says the first words once. */
+static const char *reason_after(enum tool_status status, int cause, int error)
+{
+	const char *s = tool_status_str(status), *r = reason(cause, error);
+	size_t len = strlen(s);
+
+	return !strncmp(r, s, len) && r[len] == ':' ? r + len + 2 : r;
+}
+
+/* The event comes a moment before the last frame: let that be seen first. */
+static void await_last_frame(struct tool_session *s, const struct tool_conn *c)
+{
+	struct tool_view v;
+	int i;
+
+	for (i = 0; c->rec && i < LAST_FRAME_TRIES; i++) {
+		tool_watch_view(&s->watch, c->rec, &v);
+		if (v.closed)
+			return;
+		usleep(LAST_FRAME_STEP_US);
+	}
 }
 
 /* ---- reports ---- */
@@ -154,7 +189,7 @@ void tool_report_established(struct tool_session *s, struct tool_conn *c, const 
 		tool_json_end(&j);
 	} else if (s->ladders) {
 		tool_ladder_focus(&s->ladder, c->rec);
-		printf("established after %.3f ms\n", ms(tool_session_now() - c->begun_ns));
+		printf("established after %.3f ms\n", since_begun(s, c));
 		tool_print_negotiated(stdout, &ev->info);
 		print_pdata("the reply's private data", ev);
 		fflush(stdout);
@@ -180,14 +215,16 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 		}
 		tool_json_end(&j);
 	} else if (s->ladders) {
+		await_last_frame(s, c);
 		tool_ladder_focus(&s->ladder, c->rec);
-		printf("%s after %.3f ms: %s\n", tool_status_str(status), ms(tool_session_now() - c->begun_ns), reason(cause, error));
+		printf("%s after %.3f ms: %s\n", tool_status_str(status), since_begun(s, c), reason_after(status, cause, error));
 		if (ev)
 			print_pdata("the reply's private data", ev);
 		print_hint(cause, !c->active);
 		fflush(stdout);
 	} else if (!s->o->json && s->o->count == 1) {
-		tool_error("%s: %s: %s", tool_sockaddr_str(&c->remote, buf), tool_status_str(status), reason(cause, error));
+		tool_error("%s: %s: %s", tool_sockaddr_str(&c->remote, buf), tool_status_str(status),
+			   reason_after(status, cause, error));
 	}
 }
 
@@ -201,6 +238,7 @@ void tool_report_rejected(struct tool_session *s, struct tool_conn *c)
 		tool_json_str(&j, "cause", "local");
 		tool_json_end(&j);
 	} else if (s->ladders) {
+		await_last_frame(s, c);
 		tool_ladder_focus(&s->ladder, c->rec);
 		printf("rejected, as asked for by --reject\n");
 		fflush(stdout);
@@ -233,11 +271,12 @@ void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct i
 	if (s->events) {
 		json_begin(s, &j, "disconnected", c);
 		tool_json_str(&j, "how", how);
-		tool_json_double(&j, "up_ms", ms(tool_session_now() - c->up_ns));
+		tool_json_double(&j, "up_ms", ms(s->event_ns - c->up_ns));
 		tool_json_end(&j);
 	} else if (s->ladders) {
+		await_last_frame(s, c);
 		tool_ladder_focus(&s->ladder, c->rec);
-		printf("disconnected %s, %.3f ms after it was established\n", how, ms(tool_session_now() - c->up_ns));
+		printf("disconnected %s, %.3f ms after it was established\n", how, ms(s->event_ns - c->up_ns));
 		fflush(stdout);
 	}
 }

@@ -152,7 +152,7 @@ void tool_conn_free(struct tool_session *s, struct tool_conn *c)
 void tool_conn_up(struct tool_session *s, struct tool_conn *c, double hold_s)
 {
 	c->up = true;
-	c->up_ns = tool_session_now();
+	c->up_ns = s->event_ns;
 	if (s->end != TOOL_END_NONE || hold_s == 0) {
 		iwcm_disconnect(c->id);
 		return;
@@ -203,10 +203,10 @@ void tool_session_count(struct tool_session *s, struct tool_conn *c, enum tool_s
 	t->outcomes++;
 	t->by_status[status]++;
 	if (status == TOOL_OK)
-		note_time(t, tool_session_now() - c->begun_ns);
+		note_time(t, s->event_ns - c->begun_ns);
 	else if (cause >= 0 && cause < CM_CAUSES)
 		t->by_cause[cause]++;
-	s->ended_ns = tool_session_now();
+	s->ended_ns = s->event_ns;
 }
 
 int tool_session_worst(const struct tool_session *s)
@@ -274,7 +274,8 @@ static void stop(struct tool_session *s, enum tool_end why)
 		return;
 	s->end = why;
 	s->deadline_ns = UINT64_MAX;
-	s->grace_ns = tool_session_now() + GRACE_NS;
+	s->event_ns = tool_session_now();
+	s->grace_ns = s->event_ns + GRACE_NS;
 	s->ops->stop(s);
 	TAILQ_FOREACH_SAFE(c, &s->conns, entry, next) {
 		unhold(s, c);
@@ -302,6 +303,7 @@ static bool take_events(struct tool_session *s)
 	for (i = 0; i < EVENTS_PER_TURN; i++) {
 		if (iwcm_get_event(s->ctx, &ev, 0))
 			return false;
+		s->event_ns = tool_session_now();
 		s->ops->event(s, &ev);
 	}
 	return true;

@@ -1,3 +1,220 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/* tool: `uwarp sim`. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "tool/json.h"
+#include "tool/sim_engine.h"
 #include "tool/tool.h"
-int tool_sim(const struct tool_options *o) { return o->count ? 0 : 1; }
+
+static void on_progress(void *arg, u64 over, u64 virtual_ns)
+{
+	const struct tool_options *o = arg;
+
+	fprintf(stderr, "\r%llu of %llu connections, %.1f s of virtual time\033[K", (unsigned long long)over,
+		(unsigned long long)o->count, (double)virtual_ns / 1e9);
+}
+
+static void set_params(const struct tool_options *o, struct tool_sim_params *p)
+{
+	const struct tool_sim_options *s = &o->sim;
+
+	*p = (struct tool_sim_params){
+		.nodes = s->nodes,
+		.connections = o->count,
+		.duration_ns = (u64)(s->duration_s * 1e9),
+		.seed = s->seed,
+		.gen = (u8)s->gen,
+		.ipv4 = !s->ipv6,
+		.ipv6 = true,
+		.latency_ns = (u64)(s->latency_ms * 1e6),
+		.loss = s->loss / 100,
+		.reorder = s->reorder / 100,
+		.duplicate = s->duplicate / 100,
+		.corrupt = s->corrupt / 100,
+		.reject = s->reject / 100,
+		.destroy = s->destroy / 100,
+		.progress = isatty(STDERR_FILENO) && !o->json ? on_progress : NULL,
+		.progress_arg = (void *)o,
+	};
+}
+
+/* ---- text ---- */
+
+static void print_pairs(const struct tool_sim_result *r)
+{
+	int a, b;
+
+	printf("%-24s", "outcome, active side");
+	for (b = 0; b < SIM_OUTCOMES; b++)
+		printf(" %11s", tool_sim_outcome_str((enum tool_sim_outcome)b));
+	printf("  (passive side)\n");
+	for (a = SIM_ESTABLISHED; a < SIM_OUTCOMES; a++) {
+		printf("    %-20s", tool_sim_outcome_str((enum tool_sim_outcome)a));
+		for (b = 0; b < SIM_OUTCOMES; b++)
+			printf(" %11llu", (unsigned long long)r->pairs[a][b]);
+		putchar('\n');
+	}
+}
+
+static void print_causes(const struct tool_sim_result *r)
+{
+	int i;
+
+	for (i = 0; i < CM_CAUSES && i < (int)ARRAY_SIZE(r->causes); i++)
+		if (r->causes[i])
+			printf("    %9llu failed: %s\n", (unsigned long long)r->causes[i], iwcm_cause_str(i));
+}
+
+static void print_frames(const struct tool_sim_result *r)
+{
+	const struct port_wire_stats *w = &r->wire;
+
+	printf("frames: %llu sent, %llu delivered, %llu lost, %llu duplicated, %llu reordered, %llu corrupted (%llu caught)\n",
+	       (unsigned long long)w->frames, (unsigned long long)w->delivered, (unsigned long long)w->lost,
+	       (unsigned long long)w->duplicated, (unsigned long long)w->reordered, (unsigned long long)w->corrupted,
+	       (unsigned long long)(w->bad_checksum + w->malformed));
+	printf("        %llu for nobody, %llu not taken; %llu retransmissions by the CM\n", (unsigned long long)w->unmatched,
+	       (unsigned long long)w->not_taken, (unsigned long long)r->stats.retransmits);
+}
+
+static void print_text(const struct tool_options *o, const struct tool_sim_result *r)
+{
+	double wall = (double)r->wall_ns / 1e9;
+
+	printf("%llu connections between %u hosts, generation %u, seed %llu: %llu events\n", (unsigned long long)r->started,
+	       o->sim.nodes, o->sim.gen, (unsigned long long)o->sim.seed, (unsigned long long)r->events);
+	print_pairs(r);
+	print_causes(r);
+	print_frames(r);
+	printf("left: %llu nodes, %llu listeners, %llu buffers, %llu queue pairs, %llu ports, %llu offloaded, %llu TIME_WAIT, %llu frames\n",
+	       (unsigned long long)r->left_nodes, (unsigned long long)r->left_listeners, (unsigned long long)r->left_bufs,
+	       (unsigned long long)r->left_qps, (unsigned long long)r->left_ports, (unsigned long long)r->left_conns,
+	       (unsigned long long)r->left_time_waits, (unsigned long long)r->left_frames);
+	printf("time: %.3f s virtual, %.3f s real, %.0f connections per second\n", (double)r->virtual_ns / 1e9, wall,
+	       wall > 0 ? (double)r->started / wall : 0);
+	printf("digest: %016llx\n", (unsigned long long)r->digest);
+	if (r->violations)
+		printf("WRONG: %llu checks failed, the first: %s\n", (unsigned long long)r->violations, r->first_violation);
+	else
+		printf("all checks held\n");
+}
+
+/* ---- JSON ---- */
+
+static void json_pairs(struct tool_json *j, const struct tool_sim_result *r)
+{
+	static const char *const keys[] = { "no_request", "established", "rejected", "failed", "destroyed" };
+	int a, b;
+
+	tool_json_object(j, "outcomes");
+	for (a = SIM_ESTABLISHED; a < SIM_OUTCOMES; a++) {
+		tool_json_object(j, keys[a]);
+		for (b = 0; b < SIM_OUTCOMES; b++)
+			tool_json_u64(j, keys[b], r->pairs[a][b]);
+		tool_json_object_end(j);
+	}
+	tool_json_object_end(j);
+	tool_json_object(j, "causes");
+	for (a = 0; a < CM_CAUSES && a < (int)ARRAY_SIZE(r->causes); a++)
+		if (r->causes[a])
+			tool_json_u64(j, tool_cause_name(a), r->causes[a]);
+	tool_json_object_end(j);
+}
+
+static void json_frames(struct tool_json *j, const struct port_wire_stats *w)
+{
+	tool_json_object(j, "frames");
+	tool_json_u64(j, "sent", w->frames);
+	tool_json_u64(j, "delivered", w->delivered);
+	tool_json_u64(j, "lost", w->lost);
+	tool_json_u64(j, "duplicated", w->duplicated);
+	tool_json_u64(j, "reordered", w->reordered);
+	tool_json_u64(j, "corrupted", w->corrupted);
+	tool_json_u64(j, "bad_checksum", w->bad_checksum);
+	tool_json_u64(j, "malformed", w->malformed);
+	tool_json_u64(j, "unmatched", w->unmatched);
+	tool_json_u64(j, "not_taken", w->not_taken);
+	tool_json_object_end(j);
+}
+
+static void json_left(struct tool_json *j, const struct tool_sim_result *r)
+{
+	tool_json_object(j, "left");
+	tool_json_u64(j, "nodes", r->left_nodes);
+	tool_json_u64(j, "listeners", r->left_listeners);
+	tool_json_u64(j, "buffers", r->left_bufs);
+	tool_json_u64(j, "queue_pairs", r->left_qps);
+	tool_json_u64(j, "ports", r->left_ports);
+	tool_json_u64(j, "offloaded", r->left_conns);
+	tool_json_u64(j, "time_waits", r->left_time_waits);
+	tool_json_u64(j, "frames", r->left_frames);
+	tool_json_u64(j, "timers", r->left_timers);
+	tool_json_object_end(j);
+}
+
+static void print_json(const struct tool_options *o, const struct tool_sim_result *r)
+{
+	struct tool_json j;
+	char digest[17];
+
+	snprintf(digest, sizeof(digest), "%016llx", (unsigned long long)r->digest);
+	tool_json_begin(&j, stdout);
+	tool_json_str(&j, "event", "summary");
+	tool_json_u64(&j, "connections", r->started);
+	tool_json_u64(&j, "hosts", o->sim.nodes);
+	tool_json_u64(&j, "generation", o->sim.gen);
+	tool_json_u64(&j, "seed", o->sim.seed);
+	tool_json_u64(&j, "events", r->events);
+	json_pairs(&j, r);
+	json_frames(&j, &r->wire);
+	tool_json_u64(&j, "retransmits", r->stats.retransmits);
+	json_left(&j, r);
+	tool_json_double(&j, "virtual_seconds", (double)r->virtual_ns / 1e9);
+	tool_json_double(&j, "seconds", (double)r->wall_ns / 1e9);
+	tool_json_str(&j, "digest", digest);
+	tool_json_u64(&j, "violations", r->violations);
+	if (r->violations)
+		tool_json_str(&j, "first_violation", r->first_violation);
+	tool_json_end(&j);
+}
+
+/* ---- the command ---- */
+
+static int simulate(const struct tool_options *o, struct tool_sim_params *p)
+{
+	struct tool_sim_result r;
+	int err = tool_sim_run(p, &r);
+
+	if (p->progress)
+		fputs("\r\033[K", stderr);
+	if (err) {
+		tool_error("the simulation cannot be set up: %s", strerror(-err));
+		return TOOL_LOCAL;
+	}
+	if (o->json)
+		print_json(o, &r);
+	else
+		print_text(o, &r);
+	return r.violations ? TOOL_PROTOCOL : TOOL_OK;
+}
+
+int tool_sim(const struct tool_options *o)
+{
+	struct tool_sim_params p;
+	char err[256];
+	int ret, closed;
+
+	set_params(o, &p);
+	if (o->pcap && port_capture_open(o->pcap, &p.capture, err, sizeof(err))) {
+		tool_error("%s: %s", o->pcap, err);
+		return TOOL_LOCAL;
+	}
+	ret = simulate(o, &p);
+	closed = p.capture ? port_capture_close(p.capture) : 0;
+	if (closed) {
+		tool_error("%s: %s", o->pcap, strerror(-closed));
+		ret = ret ? ret : TOOL_LOCAL;
+	}
+	return ret;
+}

@@ -163,6 +163,9 @@ void tool_watch_frame(void *arg, struct port *port, bool out, const struct pkt *
 	em.rec = get(w, &t, begin, em.now_ns);
 	if (em.rec) {
 		em.rec->passive |= begin && !out;
+		if (!em.rec->any_frame)
+			em.rec->first_ns = em.now_ns;
+		em.rec->any_frame = true;
 		tool_flow_segment(&em.rec->flow, out, p, &seg, on_line, &em);
 		if (seg.bare_ack && w->all_frames)
 			on_line(&em, &ack);

@@ -39,7 +39,7 @@ struct tool_rec {
 	struct hash_node hn;
 	TAILQ_ENTRY(tool_rec) list;
 	struct pkt_tuple tuple;
-	u64 first_ns, last_ns;
+	u64 first_ns, last_ns;   /* first_ns: of the first frame */
 	struct tool_flow flow;
 	struct tool_entries entries;
 	u32 num_entries, dropped;
@@ -48,6 +48,7 @@ struct tool_rec {
 	bool passive, requested; /* requested: an MPA request came through */
 	bool closed;             /* the node is gone */
 	bool hashed;
+	bool any_frame;
 	/* the main thread's */
 	u64 number;              /* of the connection, as people see it; 0: none yet */
 	bool shown;              /* its heading is out */

@@ -79,6 +79,7 @@ end() {
 uwarp_exits() {
 	local want_status=$1 status=0
 	shift
+	[[ " $* " == *" --crc "* ]] || set -- "$@" --no-crc # uwarp asks for CRC by itself
 	echo "uwarp $*" >"$uwarp_log"
 	timeout -k 5 60 "$UWARP" "$@" --pcap "$uwarp_pcap" >>"$uwarp_log" 2>&1 </dev/null || status=$?
 	echo "exit status $status, want $want_status" >>"$uwarp_log"
@@ -235,6 +236,7 @@ listening() {
 serve() {
 	local says=$1 want_status=$2 rpings=$3 port status=0 i
 	shift 3
+	[[ " $* " == *" --crc "* ]] || set -- "$@" --no-crc
 	port=$(free_port)
 	echo "uwarp listen $* :$port" >"$uwarp_log"
 	timeout -k 5 $((60 + 10 * rpings)) "$UWARP" listen --timeout 30 "$@" --count "$rpings" --pcap "$uwarp_pcap" \
@@ -309,7 +311,9 @@ test_listen() {
 
 	configure mpa_version 1
 	accepts "revision 1" "1 $plain S=0 " "1 $plain S=0 " "$send" --ird 4 --ord 4
-	rejects "revision 1, reject" "1 M=0 C=0 R=1 S=0 .*"
+	# With private data: a bare revision 1 reject whose FIN is there already reads as end of file to siw, and its user
+	# is told CONNECT_ERROR -22 instead of REJECTED.
+	rejects "revision 1, reject" "1 M=0 C=0 R=1 S=0 .*" --private sorry
 	configure mpa_version 2
 
 	if begin "listen: three in a row"; then
