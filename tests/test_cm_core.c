@@ -201,6 +201,68 @@ static void cleanup_leaves_nothing(void **state)
 	}
 }
 
+/* Its listener was destroyed before; what is left of it is a connection whose FIN nobody answers. */
+static void cleanup_with_a_listener_that_only_closes(void **state)
+{
+	static const char request[] = "MPA ID Req Frame\0\1\0";
+	struct irdma_cm_core *core;
+	struct endpoint l;
+	struct fx_peer p;
+	struct fx fx;
+
+	fx_up(&fx, IRDMA_GEN_1, 1);
+	fx_silence(&fx);
+	core = fx.host[0].dev->cm_core;
+	ep_init(&l, &fx, 0);
+	ep_listen(&fx, &l, 0, true, 7000);
+	fx_peer_passive(&p, &fx, true, 5000);
+	fx_peer_send(&p, PKT_ACK, request, 20);
+	fx_run(&fx, 0); /* refused: nobody takes it */
+	assert_int_equal(p.node->state, IRDMA_CM_STATE_FIN_WAIT1);
+	fx_peer_done(&p);
+	assert_int_equal(irdma_destroy_listen(&l.id), 0);
+	assert_int_equal(LIST_FIRST(&core->listen_list)->state, IRDMA_CM_LISTENER_PASSIVE_STATE);
+	assert_int_equal(core->stats.nodes_now, 1);
+	assert_int_equal(core->stats.listeners_now, 0);
+	assert_int_equal(l.refs, 0);
+	ep_fini(&fx, &l);
+	fx_down(&fx);
+}
+
+static struct endpoint second;
+
+/* An upper layer that tries another connection from inside the upcall that told it of the failure. */
+static int connect_another(struct iw_cm_id *id, struct iw_cm_event *e)
+{
+	assert_int_equal(e->event, IW_CM_EVENT_CONNECT_REPLY);
+	assert_int_equal(ep_connect(&second, 0, 1, true, 6001, 7000), 0);
+	return 0;
+}
+
+static void cleanup_ends_what_begins_in_it(void **state)
+{
+	struct endpoint first;
+	struct fx fx;
+
+	fx_up(&fx, IRDMA_GEN_2, 1);
+	fx_silence(&fx);
+	ep_init(&first, &fx, 0);
+	ep_init(&second, &fx, 0);
+	first.id.event_handler = connect_another;
+	assert_int_equal(ep_connect(&first, 0, 1, true, 5000, 7000), 0);
+	irdma_cleanup_cm_core(fx.host[0].dev->cm_core);
+	assert_null(fx.host[0].dev->cm_core);
+	assert_int_equal(first.refs, 0);
+	assert_int_equal(second.refs, 0);
+	assert_null(second.id.provider_data);
+	assert_null(second.qp->cm_node);
+	assert_int_equal(rnic_apbvt_count(fx.host[0].dev), 0);
+	assert_int_equal(irdma_setup_cm_core(fx.host[0].dev, IRDMA_GEN_2), 0);
+	ep_fini(&fx, &first);
+	ep_fini(&fx, &second);
+	fx_down(&fx);
+}
+
 /* A node in any state at all ends with the core. */
 static void cleanup_closes_nodes_of_every_state(void **state)
 {
@@ -546,6 +608,8 @@ int main(void)
 		cmocka_unit_test(each_core_has_a_secret_of_its_own),
 		cmocka_unit_test(cleanup_of_nothing_is_nothing),
 		cmocka_unit_test(cleanup_leaves_nothing),
+		cmocka_unit_test(cleanup_with_a_listener_that_only_closes),
+		cmocka_unit_test(cleanup_ends_what_begins_in_it),
 		cmocka_unit_test(cleanup_closes_nodes_of_every_state),
 		cmocka_unit_test(leaked_node_is_not_overlooked),
 		cmocka_unit_test(steps_of_the_specification_are_legal),

@@ -1236,6 +1236,203 @@ static void test_many_lossy(void **state)
 	world_close(w);
 }
 
+/* ---- anything at any time ---- */
+
+enum { ACTORS = 4000, AT_ONCE = 24 };
+
+struct actor {
+	struct iwcm_id *id;
+	unsigned int host;
+	struct track t;
+};
+
+struct chaos {
+	struct world *w;
+	struct rand_gen g;
+	struct actor a[ACTORS];
+	unsigned int used, live;
+	u64 digest;               /* of all that happened: two runs of one seed are the same */
+};
+
+static struct actor *chaos_add(struct chaos *c, struct iwcm_id *id, unsigned int host)
+{
+	struct actor *a = &c->a[c->used++];
+
+	assert_true(c->used <= ACTORS);
+	*a = (struct actor){ .id = id, .host = host };
+	iwcm_set_user(id, a);
+	c->live++;
+	return a;
+}
+
+static void chaos_kill(struct chaos *c, struct actor *a)
+{
+	struct iwcm_id *id = a->id;
+
+	if (!id)
+		return;
+	a->id = NULL;
+	c->live--;
+	iwcm_destroy_id(id);
+}
+
+static void chaos_start(struct chaos *c)
+{
+	unsigned int host = (unsigned int)rand_gen_below(&c->g, HOSTS);
+	bool v6 = rand_gen_chance(&c->g, 0.3), listen = rand_gen_chance(&c->g, 0.3);
+	u16 port = (u16)(PORT + rand_gen_below(&c->g, 3));
+	struct sockaddr_storage ss = v6 ? addr6(0xfd000000, 2 - host, port) : addr4(0x0a000002 - host, port);
+	struct iwcm_options o;
+	struct iwcm_id *id;
+
+	assert_int_equal(iwcm_create_id(c->w->host[host].ctx, NULL, &id), 0);
+	chaos_add(c, id, host);
+	iwcm_options_init(&o);
+	o.mpa_revision = 1 + (unsigned int)rand_gen_below(&c->g, 2);
+	o.peer_to_peer = rand_gen_chance(&c->g, 0.5);
+	o.mpa_timeout_ms = 1000 + (unsigned int)rand_gen_below(&c->g, 3000);
+	assert_int_equal(iwcm_set_options(id, &o), 0);
+	if (!listen) {
+		iwcm_resolve(id, NULL, sa(&ss));
+		return;
+	}
+	if (rand_gen_chance(&c->g, 0.6))
+		ss = v6 ? addr6(0, 0, port) : addr4(0, port);
+	else
+		ss = v6 ? addr6(0xfd000000, 1 + host, port) : addr4(0x0a000001 + host, port);
+	if (iwcm_bind(id, sa(&ss)) || iwcm_listen(id, 1 + (int)rand_gen_below(&c->g, 8)))
+		chaos_kill(c, iwcm_user(id));
+}
+
+static void chaos_meddle(struct chaos *c)
+{
+	struct actor *a = &c->a[rand_gen_below(&c->g, c->used)];
+
+	if (!a->id)
+		return;
+	switch (rand_gen_below(&c->g, 8)) {
+	case 0:
+		chaos_kill(c, a);
+		break;
+	case 1:
+		iwcm_abort(a->id);
+		break;
+	case 2:
+		iwcm_disconnect(a->id);
+		break;
+	case 3:
+		iwcm_reject(a->id, "chaos", 5);
+		break;
+	case 4:
+		iwcm_accept(a->id, NULL);
+		break;
+	default:
+		break;
+	}
+}
+
+static void chaos_address(struct chaos *c)
+{
+	struct host *h = &c->w->host[rand_gen_below(&c->g, HOSTS)];
+	unsigned int n = h == &c->w->host[1];
+	struct net_addr a = { .ifindex = h->eth.ifindex, .ipv4 = true, .addr = { 0x0a000001 + n }, .prefix_len = 24 };
+
+	if (rand_gen_chance(&c->g, 0.5))
+		net_sim_del_addr(h->net, &a);
+	else
+		net_sim_add_addr(h->net, &a);
+	net_process(h->net);
+}
+
+static void chaos_event(struct chaos *c, unsigned int host, const struct iwcm_event *ev)
+{
+	struct actor *a = iwcm_user(ev->id);
+
+	if (ev->type == IWCM_EVENT_CONNECT_REQUEST)
+		a = chaos_add(c, ev->id, host);
+	assert_ptr_equal(a->id, ev->id); /* it lives */
+	assert_int_equal(a->host, host);
+	note(&a->t, ev);
+	c->digest = (c->digest ^ (u64)ev->type ^ ((u64)(u32)ev->status << 8) ^ loop_now(&c->w->loop)) * 0x100000001B3ull;
+	switch (ev->type) {
+	case IWCM_EVENT_RESOLVED:
+		if (rand_gen_chance(&c->g, 0.95))
+			iwcm_connect(ev->id, NULL);
+		break;
+	case IWCM_EVENT_CONNECT_REQUEST:
+		if (rand_gen_chance(&c->g, 0.9))
+			iwcm_accept(ev->id, NULL);
+		break;
+	case IWCM_EVENT_ESTABLISHED:
+		if (rand_gen_chance(&c->g, 0.5))
+			iwcm_disconnect(ev->id);
+		break;
+	case IWCM_EVENT_DISCONNECTED:
+		break;
+	default:
+		chaos_kill(c, a);
+	}
+}
+
+static void chaos_pump(struct chaos *c)
+{
+	struct iwcm_event ev;
+	unsigned int n;
+
+	for (n = 0; n < HOSTS; n++)
+		while (!iwcm_get_event(c->w->host[n].ctx, &ev, 0))
+			chaos_event(c, n, &ev);
+}
+
+static u64 chaos_run(u8 gen, u64 seed)
+{
+	struct port_wire_path path = { .latency_ns = 100000, .jitter_ns = 100000, .loss = 0.03, .reorder = 0.03, .reorder_ns = 500000, .duplicate = 0.02, .corrupt = 0.01 };
+	struct chaos *c = calloc(1, sizeof(*c));
+	unsigned int i, n;
+	u64 digest;
+
+	assert_non_null(c);
+	c->w = world_open(gen);
+	c->w->handler = true;
+	rand_gen_seed(&c->g, seed);
+	port_wire_set_default(c->w->wire, &path);
+	for (i = 0; i < 10000 && c->used < ACTORS / 2; i++) {
+		if (c->live < AT_ONCE && rand_gen_chance(&c->g, 0.3))
+			chaos_start(c);
+		if (c->used && rand_gen_chance(&c->g, 0.1))
+			chaos_meddle(c);
+		if (rand_gen_chance(&c->g, 0.002))
+			chaos_address(c);
+		port_wire_step(c->w->wire, loop_now(&c->w->loop) + 10 * NSEC_PER_MSEC);
+		chaos_pump(c);
+	}
+	/* Nobody meddles any more: what is under way ends. */
+	for (i = 0; i < c->used; i++)
+		if (c->a[i].id && !c->a[i].t.count[IWCM_EVENT_RESOLVED] && !c->a[i].t.count[IWCM_EVENT_CONNECT_REQUEST])
+			chaos_kill(c, &c->a[i]); /* listeners */
+	for (n = 0; n < 600; n++) {
+		port_wire_run(c->w->wire, loop_now(&c->w->loop) + NSEC_PER_SEC);
+		chaos_pump(c);
+	}
+	for (i = 0; i < c->used; i++) {
+		if (c->a[i].id && c->a[i].t.last == IWCM_EVENT_DISCONNECTED)
+			fail_msg("seed %llu: DISCONNECTED and never CLOSED", (unsigned long long)seed);
+		chaos_kill(c, &c->a[i]);
+	}
+	digest = c->digest;
+	world_close(c->w);
+	free(c);
+	return digest;
+}
+
+static void test_chaos(void **state)
+{
+	u64 seed;
+
+	for (seed = 1; seed <= 10; seed++)
+		assert_true(chaos_run(gen_of(state), seed) == chaos_run(gen_of(state), seed));
+}
+
 #define BOTH(f) \
 	{ #f " (whole frames)", f, NULL, NULL, (void *)IRDMA_GEN_1 }, \
 	{ #f " (address handles)", f, NULL, NULL, (void *)IRDMA_GEN_2 }
@@ -1252,7 +1449,7 @@ int main(void)
 		BOTH(test_bind), BOTH(test_bind_port_0), BOTH(test_bound_client), BOTH(test_resolve_errors), BOTH(test_params),
 		BOTH(test_event_fd), BOTH(test_strings),
 		BOTH(test_address_comes), BOTH(test_address_goes), BOTH(test_interface_comes), BOTH(test_device_removed),
-		BOTH(test_interface_goes_everywhere), BOTH(test_observers), BOTH(test_many_lossy),
+		BOTH(test_interface_goes_everywhere), BOTH(test_observers), BOTH(test_many_lossy), BOTH(test_chaos),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

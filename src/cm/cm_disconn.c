@@ -234,12 +234,13 @@ static void teardown(struct irdma_cm_node *node)
 		rnic_qp_modify(node->iwqp, RNIC_QP_ERROR); /* which disconnects it from the loop */
 		if (node->cm_core->closing)
 			cm_disconn_queue(node->iwqp); /* which does not run any more */
-	} else if (is_closing(node->state))
+	} else if (is_closing(node->state)) {
 		cm_node_end(node);
-	else if (node->active)
+	} else if (node->active) {
 		irdma_active_open_err(node, true);
-	else
+	} else {
 		cm_reset_hanging(node);
+	}
 }
 
 /**

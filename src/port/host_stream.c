@@ -361,7 +361,8 @@ void host_stream_abort(struct port_stream *s)
 		c->aborted = true;
 		note_error(c, -ECONNABORTED);
 		host_tap_stream_end(c, true, PKT_RST);
-		connect(c->fd, &nobody, sizeof(nobody));
+		if (connect(c->fd, &nobody, sizeof(nobody)))
+			shutdown(c->fd, SHUT_RDWR); /* and the reset when it is closed */
 	}
 	pthread_mutex_unlock(&h->lock);
 }
@@ -395,7 +396,7 @@ void host_stream_close(struct port_stream *s)
 		host_tap_stream_end(c, true, PKT_RST);
 	else if (!c->fin_wanted)
 		host_tap_stream_end(c, true, PKT_FIN);
-	host_conn_kill(h, c, abort);
+	host_conn_kill(h, c, abort || c->aborted);
 	pthread_mutex_unlock(&h->lock);
 }
 

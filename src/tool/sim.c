@@ -93,6 +93,8 @@ static void print_text(const struct tool_options *o, const struct tool_sim_resul
 	       (unsigned long long)r->left_time_waits, (unsigned long long)r->left_frames);
 	printf("time: %.3f s virtual, %.3f s real, %.0f connections per second\n", (double)r->virtual_ns / 1e9, wall,
 	       wall > 0 ? (double)r->started / wall : 0);
+	if (r->damaged)
+		printf("%llu connections show damage that no checksum could\n", (unsigned long long)r->damaged);
 	printf("digest: %016llx\n", (unsigned long long)r->digest);
 	if (r->violations)
 		printf("WRONG: %llu checks failed, the first: %s\n", (unsigned long long)r->violations, r->first_violation);
@@ -173,6 +175,7 @@ static void print_json(const struct tool_options *o, const struct tool_sim_resul
 	tool_json_double(&j, "virtual_seconds", (double)r->virtual_ns / 1e9);
 	tool_json_double(&j, "seconds", (double)r->wall_ns / 1e9);
 	tool_json_str(&j, "digest", digest);
+	tool_json_u64(&j, "damaged", r->damaged);
 	tool_json_u64(&j, "violations", r->violations);
 	if (r->violations)
 		tool_json_str(&j, "first_violation", r->first_violation);

@@ -49,6 +49,7 @@ struct tool_sim_result {
 	u64 virtual_ns, wall_ns;
 	u64 digest;              /* of all events, in order */
 	u64 left_nodes, left_listeners, left_bufs, left_qps, left_ports, left_conns, left_time_waits, left_frames, left_timers;
+	u64 damaged;             /* checks that did not hold because of corruption that no checksum shows */
 	u64 violations;          /* checks that did not hold */
 	char first_violation[256];
 };

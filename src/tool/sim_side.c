@@ -50,14 +50,16 @@ static u32 pdata_make(const struct sim *sim, u64 serial, enum pdata_kind kind, u
 	return len;
 }
 
-static void pdata_check(struct sim *sim, u64 serial, enum pdata_kind kind, const struct iwcm_event *ev)
+static bool pdata_check(struct sim *sim, u64 serial, enum pdata_kind kind, const struct iwcm_event *ev)
 {
 	u8 want[PDATA_REQUEST_MAX];
 	u32 len = pdata_make(sim, serial, kind, want);
 
-	if (ev->private_data_len != len || memcmp(ev->private_data, want, len))
-		sim_violation(sim, "connection %llu: private data of kind %d is not what was sent: %zu bytes, not %u",
-			      (unsigned long long)serial, kind, ev->private_data_len, len);
+	if (ev->private_data_len == len && !memcmp(ev->private_data, want, len))
+		return true;
+	sim_violation_on(sim, sim_ends(&ev->local, &ev->remote), "connection %llu: private data of kind %d is not what was sent: %zu bytes, not %u",
+			 (unsigned long long)serial, kind, ev->private_data_len, len);
+	return false;
 }
 
 /* ---- sides ---- */
@@ -283,7 +285,6 @@ static void begin(struct sim_side *s)
 	random_target(sim, &sim->hosts[rec->to], &to);
 	random_options(sim, &o);
 	rec->rev = (u8)o.mpa_revision;
-	rec->rtr = (u8)o.rtr;
 	rec->p2p = o.peer_to_peer;
 	rec->fall_back = o.fall_back;
 	err = iwcm_create_id(s->host->ctx, s, &s->id);
@@ -306,6 +307,7 @@ static void on_resolved(struct sim_side *s)
 		.ird = random_depth(s->sim),
 		.ord = random_depth(s->sim),
 	};
+	struct sockaddr_storage local, remote;
 	int err = iwcm_connect(s->id, &p);
 
 	if (err) {
@@ -314,6 +316,9 @@ static void on_resolved(struct sim_side *s)
 	}
 	s->waiting_for_reply = true;
 	s->sim->connect_calls++;
+	iwcm_local_addr(s->id, &local);
+	iwcm_remote_addr(s->id, &remote);
+	sim_rec(s->sim, s->serial)->ends = sim_ends(&local, &remote);
 }
 
 static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
@@ -323,21 +328,24 @@ static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
 		[IWCM_EVENT_REJECTED] = SIM_REJECTED,
 		[IWCM_EVENT_CONNECT_ERROR] = SIM_FAILED,
 	};
+	struct sim_rec *rec = sim_rec(s->sim, s->serial);
 
 	if (!s->waiting_for_reply)
 		sim_violation(s->sim, "connection %llu: %s without having asked", (unsigned long long)s->serial, iwcm_event_str(ev->type));
 	s->waiting_for_reply = false;
+	rec->rtr = (u8)ev->info.rtr_offered;
 	look(view_of(s), outcome[ev->type], &ev->info);
 	if (ev->type == IWCM_EVENT_CONNECT_ERROR) {
 		s->sim->r->causes[(unsigned int)ev->info.cause % ARRAY_SIZE(s->sim->r->causes)]++;
 		finish(s);
 	} else if (ev->type == IWCM_EVENT_REJECTED) {
 		/* Who destroys a request rejects it, without data. */
-		if (ev->private_data_len || sim_rec(s->sim, s->serial)->rejected)
+		if (ev->private_data_len || rec->rejected)
 			pdata_check(s->sim, s->serial, PDATA_REJECT, ev);
 		finish(s);
 	} else {
-		pdata_check(s->sim, s->serial, PDATA_ACCEPT, ev);
+		if (rec->accepted || !sim_no_rtr(s->sim, rec))
+			pdata_check(s->sim, s->serial, PDATA_ACCEPT, ev);
 		on_established(s, ev);
 	}
 }
@@ -428,11 +436,14 @@ static void on_request(struct sim_host *host, const struct iwcm_event *ev)
 	if (ev->private_data_len >= sizeof(serial))
 		memcpy(&serial, ev->private_data, sizeof(serial));
 	if (ev->private_data_len < sizeof(serial) || serial >= sim->r->started) {
-		sim_violation(sim, "host %u: a request with foreign private data", host->index);
+		sim_violation_on(sim, sim_ends(&ev->local, &ev->remote), "host %u: a request with foreign private data", host->index);
 		iwcm_destroy_id(ev->id);
 		return;
 	}
-	pdata_check(sim, serial, PDATA_REQUEST, ev);
+	if (!pdata_check(sim, serial, PDATA_REQUEST, ev)) {
+		iwcm_destroy_id(ev->id); /* which connection is it? */
+		return;
+	}
 	s = side_get(sim, host, serial, false);
 	if (!s) {
 		iwcm_destroy_id(ev->id);

@@ -31,6 +31,7 @@ struct sim_view {
 
 /* A connection, for the checks at the end. */
 struct sim_rec {
+	u64 ends;                 /* sim_ends() */
 	struct sim_view active, passive;
 	u16 to;                   /* host */
 	u8 rev, rtr;              /* what the active side asked for */
@@ -54,6 +55,11 @@ struct sim_side {
 };
 TAILQ_HEAD(sim_sides, sim_side);
 
+struct sim_set {
+	u64 *slot;
+	size_t size, n;
+};
+
 struct sim {
 	const struct tool_sim_params *p;
 	struct tool_sim_result *r;
@@ -71,6 +77,7 @@ struct sim {
 	u64 connect_calls, accept_calls, reject_calls; /* that succeeded */
 	u64 over;
 	bool ending;              /* start no more */
+	struct sim_set sent, damaged; /* segments; connections */
 };
 
 /* sim_side.c */
@@ -79,9 +86,21 @@ void sim_on_event(void *arg, const struct iwcm_event *ev); /* arg: the host */
 void sim_start(struct sim *sim, u64 within_ns);
 void sim_side_free(struct sim_side *s);
 
+/* sim_damage.c */
+/* An observer of each NIC, arg: the host; only needed where frames are corrupted. */
+void sim_watch_frame(void *arg, struct port *port, bool out, const struct pkt *p, u64 now_ns);
+/* Who talks to whom, the same for both sides. */
+u64 sim_ends(const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
+bool sim_is_damaged(const struct sim *sim, u64 ends);
+void sim_set_free(struct sim_set *set);
+
 /* sim_engine.c */
 __attribute__((format(printf, 2, 3))) void sim_violation(struct sim *sim, const char *fmt, ...);
+/* The same, unless the connection got damage that no checksum shows. */
+__attribute__((format(printf, 3, 4))) void sim_violation_on(struct sim *sim, u64 ends, const char *fmt, ...);
 struct sim_rec *sim_rec(struct sim *sim, u64 serial);
+/* Both want the peer-to-peer model, and there is no RTR that both can do: the responder says so in a Terminate behind its reply. */
+bool sim_no_rtr(const struct sim *sim, const struct sim_rec *rec);
 void sim_digest(struct sim *sim, u64 word);
 
 #endif
