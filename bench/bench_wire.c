@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Connections per second on the wire port, one core, no faults: two NICs, CM to CM. A connection is SYN to CLOSE on both sides: handshake, MPA request
- * and reply, RTR, FINs, TIME_WAIT record; two QPs and two cm_ids are made and destroyed for each. Also: bytes per node in each stage, and what
- * irdma_find_node() and a timer tick cost with 1,000 and 1,000,000 nodes.
+ * The wire port, one core, no faults: two NICs, CM to CM.
+ *
+ * Connections per second: a connection is SYN to TIME_WAIT on both sides, with MPA request and reply, RTR and FINs; two QPs and two
+ * cm_ids are made and destroyed for each. Per second of the clock, and of this process's CPU time: machines are shared.
+ *
+ * Bytes per connection, both ends, while many are being set up, are established, or are in TIME_WAIT: what malloc gave out (slabs of
+ * pools included) and the arrays of the hash tables; not the benchmark's own cm_ids.
+ *
+ * What irdma_find_node() and irdma_cm_timer_tick() cost with 1,000 and 1,000,000 nodes.
  */
 #include <assert.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "cm/cm_internal.h"
-#include "tsa/tsa.h"
+#include "port/wire_internal.h"
+#include "tsa/tsa_internal.h"
 
 #define PORT_LISTEN 7000
 #define WINDOW 64 /* connections under way at once */
+#define MANY 100000 /* connections whose memory is measured */
+#define LOOKUPS 1000000
+#define TICKS 20000
 
 struct host {
 	struct net *net;
@@ -24,6 +35,7 @@ struct host {
 struct conn {
 	struct iw_cm_id id;
 	struct irdma_qp *qp;
+	struct conn *next_free;
 	bool passive;
 };
 
@@ -38,17 +50,20 @@ struct bench {
 	u16 next_port;
 	u8 gen;
 	bool hold; /* keep connections up */
+	struct conn *free_conns;
 };
 
 static struct bench b;
 
-static double now_s(void)
+static double seconds(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
+
+static double cpu_s(void) { return seconds(CLOCK_PROCESS_CPUTIME_ID); }
 
 static void must(int err, const char *what)
 {
@@ -65,9 +80,11 @@ static void start_one(void);
 
 static struct conn *conn_new(struct irdma_device *dev, iw_cm_handler handler)
 {
-	struct conn *c = calloc(1, sizeof(*c));
+	struct conn *c = b.free_conns;
 
 	assert(c);
+	b.free_conns = c->next_free;
+	memset(c, 0, sizeof(*c));
 	c->id.event_handler = handler;
 	c->id.add_ref = add_ref;
 	c->id.rem_ref = rem_ref;
@@ -80,7 +97,8 @@ static struct conn *conn_new(struct irdma_device *dev, iw_cm_handler handler)
 static void conn_free(struct conn *c)
 {
 	rnic_qp_destroy(c->qp);
-	free(c);
+	c->next_free = b.free_conns;
+	b.free_conns = c;
 }
 
 static int on_event(struct iw_cm_id *id, struct iw_cm_event *e)
@@ -201,37 +219,277 @@ static void down(void)
 	loop_destroy(&b.loop);
 }
 
-static void run_until(u64 *what, u64 count)
+/* Frames and work of the present moment and what follows, until @what is @count. */
+static void run_until(const u64 *what, u64 count)
 {
+	loop_enter(&b.loop);
 	while (*what + b.failed < count && port_wire_step(b.wire, UINT64_MAX - 1))
 		;
+	loop_leave(&b.loop);
+	if (!b.failed && *what == count)
+		return;
+	fprintf(stderr, "bench_wire: %llu failed, %llu of %llu came\n", (unsigned long long)b.failed, (unsigned long long)*what,
+		(unsigned long long)count);
+	exit(1);
 }
 
-static double rate(u8 gen, u64 count)
+/* Everybody's cm_ids, ahead of what is measured. */
+static struct conn *conns_alloc(u64 n)
 {
-	double t;
+	struct conn *all = calloc(n, sizeof(*all));
+
+	assert(all);
+	for (u64 i = 0; i < n; i++) {
+		all[i].next_free = b.free_conns;
+		b.free_conns = &all[i];
+	}
+	return all;
+}
+
+static void start_some(u64 n)
+{
+	while (n-- && b.to_start)
+		start_one();
+}
+
+/* ---- connections per second ---- */
+
+static void rate(u8 gen, u64 count)
+{
+	struct conn *conns;
+	double wall, cpu;
 
 	up(gen);
+	conns = conns_alloc(4 * WINDOW);
 	b.to_start = count;
-	t = now_s();
-	for (int i = 0; i < WINDOW && b.to_start; i++)
-		start_one();
+	wall = seconds(CLOCK_MONOTONIC);
+	cpu = cpu_s();
+	start_some(WINDOW);
 	run_until(&b.closed, count);
-	t = now_s() - t;
-	if (b.failed || b.closed != count) {
-		fprintf(stderr, "bench_wire: %llu of %llu failed\n", (unsigned long long)b.failed, (unsigned long long)count);
-		exit(1);
-	}
+	cpu = cpu_s() - cpu;
+	wall = seconds(CLOCK_MONOTONIC) - wall;
 	down();
-	return (double)count / t;
+	free(conns);
+	printf("wire port, generation %u: %.0f connections/s, %.0f per CPU second (%llu connections, one core)\n", gen, (double)count / wall,
+	       (double)count / cpu, (unsigned long long)count);
 }
 
+/* ---- bytes per connection ---- */
+
+static size_t array_bytes(const struct hash_table *t)
+{
+	return (t->mask + 1 + (t->old ? t->old_mask + 1 : 0)) * sizeof(*t->bucket);
+}
+
+/* Small arrays are malloc's, and a little is counted twice. */
+static size_t bytes_now(void)
+{
+	struct mallinfo2 m = mallinfo2();
+	size_t sum = m.uordblks + m.hblkhd;
+
+	for (int i = 0; i < 2; i++) {
+		const struct irdma_device *dev = b.host[i].dev;
+		const struct wire_port *p = wire_port_of(dev->port);
+
+		sum += array_bytes(&dev->cm_core->nodes_ht) + array_bytes(&dev->qps) + array_bytes(&dev->apbvt) +
+		       array_bytes(&p->quads) + array_bytes(&p->tsa->table);
+	}
+	return sum;
+}
+
+/* SYN+ACKs are lost: SYN_SENT on one side, SYN_RCVD on the other. */
+static void set_up_half(void)
+{
+	struct port_wire_path cut = { .down = true };
+	struct cm_stats st;
+
+	port_wire_set_path(b.host[1].dev->port, true, &cut);
+	while (b.to_start) {
+		start_some(WINDOW);
+		while (port_wire_in_flight(b.wire))
+			port_wire_step(b.wire, UINT64_MAX - 1);
+	}
+	cm_get_stats(b.host[1].dev, &st);
+	assert(st.half_open_now == MANY);
+}
+
+static void set_up_whole(void)
+{
+	b.hold = true;
+	start_some(WINDOW);
+	run_until(&b.established, MANY);
+	while (port_wire_in_flight(b.wire))
+		port_wire_step(b.wire, UINT64_MAX - 1);
+}
+
+static void set_up_and_close(void)
+{
+	size_t records;
+
+	start_some(WINDOW);
+	run_until(&b.closed, MANY);
+	while (port_wire_in_flight(b.wire))
+		port_wire_step(b.wire, UINT64_MAX - 1);
+	port_wire_tsa_usage(b.host[0].dev->port, NULL, &records, NULL, NULL);
+	assert(records == MANY);
+}
+
+static void close_all(struct conn *conns, u64 n)
+{
+	for (u64 i = 0; i < n; i++) {
+		if (!conns[i].qp)
+			continue;
+		cm_abandon(&conns[i].id);
+		rnic_qp_destroy(conns[i].qp);
+	}
+}
+
+static void memory(u8 gen, const char *stage, void (*reach)(void), bool leaves_conns)
+{
+	struct conn *conns;
+	size_t before, bytes;
+
+	up(gen);
+	conns = conns_alloc(2 * MANY + 4 * WINDOW);
+	b.to_start = MANY;
+	before = bytes_now();
+	reach();
+	bytes = bytes_now() - before;
+	printf("  %-42s %6.0f bytes per connection, %6.0f per end\n", stage, (double)bytes / MANY, (double)bytes / MANY / 2);
+	if (leaves_conns)
+		close_all(conns, 2 * MANY + 4 * WINDOW);
+	down();
+	free(conns);
+}
+
+/* ---- cost with many nodes ---- */
+
+static void node_info(u32 i, struct irdma_cm_info *info)
+{
+	*info = (struct irdma_cm_info){ .ipv4 = true, .vlan_id = PKT_VLAN_NONE, .loc_port = (u16)(1024 + i / 32), .rem_port = PORT_LISTEN };
+	info->loc_addr[0] = 0x0A000001 + i % 32;
+	info->rem_addr[0] = 0x0A000101;
+}
+
+/* With deadlines that do not come while we look. */
+static void make_nodes(struct irdma_cm_core *core, u32 n)
+{
+	struct irdma_cm_info info;
+	struct irdma_cm_node *node;
+
+	cm_lock(core);
+	for (u32 i = 0; i < n; i++) {
+		node_info(i, &info);
+		node = irdma_make_cm_node(core, core->iwdev, &info, NULL);
+		assert(node);
+		cm_node_stage(node, 100000 + i % 60000);
+	}
+	cm_unlock(core);
+}
+
+static double find_ns(struct irdma_cm_core *core, u32 n)
+{
+	struct irdma_cm_info info;
+	struct irdma_cm_node *node;
+	struct rand_gen gen;
+	double t;
+
+	rand_gen_seed(&gen, n);
+	cm_lock(core);
+	t = cpu_s();
+	for (u32 i = 0; i < LOOKUPS; i++) {
+		node_info((u32)rand_gen_below(&gen, n), &info);
+		node = irdma_find_node(core, info.rem_port, info.rem_addr, info.loc_port, info.loc_addr, info.vlan_id);
+		assert(node);
+		irdma_rem_ref_cm_node(node);
+	}
+	t = cpu_s() - t;
+	cm_unlock(core);
+	return t * 1e9 / LOOKUPS;
+}
+
+/* One node in SYN_SENT whose SYN is due in each tick: it is sent again. The cable is out: the frame goes no further than the port. */
+static double tick_ns(struct irdma_cm_core *core)
+{
+	struct irdma_cm_node *node = LIST_FIRST(&core->nodes);
+	double t = 0, from;
+
+	port_wire_set_link(core->iwdev->port, false);
+	cm_lock(core);
+	node->neigh_pending = false;
+	assert(!irdma_cm_create_ah(node, true));
+	cm_node_set_state(node, IRDMA_CM_STATE_SYN_SENT);
+	irdma_send_syn(node, 0);
+	cm_unlock(core);
+	for (int i = 0; i < TICKS; i++) {
+		loop_set_now(&b.loop, loop_now(&b.loop) + NSEC_PER_MSEC);
+		node->send_entry.retranscount = CM_SYN_RETRIES;
+		node->send_entry.rto_ms = CM_RTO_INIT_MS;
+		node->send_entry.timetosend_ns = loop_now(&b.loop);
+		cm_node_arm(node);
+		from = cpu_s();
+		irdma_cm_timer_tick(&core->tcp_timer);
+		t += cpu_s() - from;
+		assert(node->send_entry.timetosend_ns > loop_now(&b.loop));
+	}
+	return t * 1e9 / TICKS;
+}
+
+/* What reading the clock adds to each tick. */
+static double clock_ns(void)
+{
+	double t = 0, from;
+
+	for (int i = 0; i < TICKS; i++) {
+		from = cpu_s();
+		t += cpu_s() - from;
+	}
+	return t * 1e9 / TICKS;
+}
+
+static void cost(u32 n, double *find, double *tick)
+{
+	struct irdma_cm_core *core;
+	struct irdma_cm_node *node;
+
+	up(IRDMA_GEN_2);
+	core = b.host[0].dev->cm_core;
+	make_nodes(core, n);
+	*find = find_ns(core, n);
+	*tick = tick_ns(core) - clock_ns();
+	cm_lock(core);
+	while ((node = LIST_FIRST(&core->nodes)))
+		cm_node_end(node);
+	cm_unlock(core);
+	down();
+}
+
+static void costs(void)
+{
+	double find[2], tick[2];
+
+	cost(1000, &find[0], &tick[0]);
+	cost(1000000, &find[1], &tick[1]);
+	printf("cost (CPU time)                                 1,000 nodes   1,000,000 nodes   ratio\n");
+	printf("  irdma_find_node(), any of them at random    %9.0f ns    %9.0f ns      %6.2f\n", find[0], find[1], find[1] / find[0]);
+	printf("  irdma_cm_timer_tick(), one of them due      %9.0f ns    %9.0f ns      %6.2f\n", tick[0], tick[1], tick[1] / tick[0]);
+}
+
+/* bench_wire [connections [generation]]: with a generation, only its rate. */
 int main(int argc, char **argv)
 {
 	u64 count = argc > 1 ? strtoull(argv[1], NULL, 0) : 1000000;
 
-	for (u8 gen = argc > 2 ? (u8)atoi(argv[2]) : IRDMA_GEN_1; gen <= IRDMA_GEN_2; gen++)
-		printf("wire port, generation %u: %.0f connections/s (%llu connections, one core)\n", gen, rate(gen, count),
-		       (unsigned long long)count);
+	if (argc > 2) {
+		rate((u8)atoi(argv[2]), count);
+		return 0;
+	}
+	rate(IRDMA_GEN_1, count);
+	rate(IRDMA_GEN_2, count);
+	printf("memory, generation 2, %d connections, both ends with QPs\n", MANY);
+	memory(IRDMA_GEN_2, "being set up (SYN_SENT and SYN_RCVD)", set_up_half, true);
+	memory(IRDMA_GEN_2, "established", set_up_whole, true);
+	memory(IRDMA_GEN_2, "TIME_WAIT (one end; the other is gone)", set_up_and_close, false);
+	costs();
 	return 0;
 }

@@ -58,7 +58,8 @@ enum column {
 };
 
 static const char *const fields[COLUMNS] = {
-	[COL_TCP] = "tcp", [COL_SYN] = "tcp.flags.syn", [COL_FIN] = "tcp.flags.fin", [COL_RST] = "tcp.flags.reset", [COL_LENGTH] = "tcp.len",
+	[COL_TCP] = "tcp", [COL_SYN] = "tcp.flags.syn", [COL_FIN] = "tcp.flags.fin", [COL_RST] = "tcp.flags.reset",
+	[COL_LENGTH] = "tcp.len",
 	[COL_MPA_REQUEST] = "iwarp_mpa.req", [COL_MPA_REPLY] = "iwarp_mpa.rep", [COL_DDP] = "iwarp_ddp",
 	[COL_MALFORMED] = "_ws.malformed", [COL_TCP_CHECKSUM] = "tcp.checksum.status", [COL_IP_CHECKSUM] = "ip.checksum.status",
 	[COL_ANALYSIS] = "tcp.analysis.flags", [COL_WINDOW_FULL] = "tcp.analysis.window_full",

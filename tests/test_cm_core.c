@@ -4,6 +4,7 @@
  * linker then takes these functions and not the archive's.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -394,6 +395,31 @@ static void every_step_is_traced_and_no_step_is_not(void **state)
 	fx_down(&fx);
 }
 
+static void catch_line(void *arg, enum log_level level, const char *room, const char *text)
+{
+	if (level == LOG_LEVEL_DEBUG && !strcmp(room, "cm") && strstr(text, "->"))
+		snprintf(arg, 128, "%s", text);
+}
+
+static void every_step_is_logged_by_its_names(void **state)
+{
+	enum log_level before = log_threshold;
+	struct irdma_cm_node *node;
+	char line[128] = "";
+	struct fx fx;
+
+	fx_up(&fx, IRDMA_GEN_1, 1);
+	node = fx_node(&fx, NULL, true, 11, 22);
+	log_set_sink(catch_line, line);
+	log_threshold = LOG_LEVEL_DEBUG;
+	cm_node_set_state(node, IRDMA_CM_STATE_SYN_SENT);
+	log_threshold = before;
+	log_set_sink(NULL, NULL);
+	assert_non_null(strstr(line, "INITED -> SYN_SENT"));
+	cm_node_end(node);
+	fx_down(&fx);
+}
+
 static void skip_a_state(struct fx *fx)
 {
 	cm_node_set_state(fx_node(fx, NULL, true, 1, 2), IRDMA_CM_STATE_OFFLOADED);
@@ -614,6 +640,7 @@ int main(void)
 		cmocka_unit_test(leaked_node_is_not_overlooked),
 		cmocka_unit_test(steps_of_the_specification_are_legal),
 		cmocka_unit_test(every_step_is_traced_and_no_step_is_not),
+		cmocka_unit_test(every_step_is_logged_by_its_names),
 		cmocka_unit_test(illegal_steps_do_not_go_unnoticed),
 		cmocka_unit_test(names_and_causes_for_all_values),
 		cmocka_unit_test(first_cause_wins),

@@ -276,6 +276,37 @@ static void disconnect_before_hand_over_leaves_the_node(void **state)
 	}
 }
 
+static int early_handler(struct iw_cm_id *id, struct iw_cm_event *ev)
+{
+	struct endpoint *ep = container_of(id, struct endpoint, id);
+
+	fx_handler(id, ev);
+	if (ev->event < IW_CM_EVENT_DISCONNECT)
+		irdma_cm_disconn_true(ep->qp); /* the news is not delivered yet */
+	return 0;
+}
+
+static void disconnect_during_the_news_waits_for_its_end(void **state)
+{
+	for (int active = 0; active < 2; active++) {
+		struct env e;
+
+		FOR_RUNS(&e) {
+			struct endpoint *ep = active ? &e.c : &e.a;
+
+			ep->id.event_handler = early_handler;
+			if (active) {
+				env_goto(&e, ST(OFFLOADED));
+			} else {
+				env_requested(&e);
+				assert_int_equal(irdma_accept(&e.a.id, &e.a.param), 0);
+			}
+			env_loop(&e);
+			assert_ended(ep, 0);
+		}
+	}
+}
+
 static int nosy_handler(struct iw_cm_id *id, struct iw_cm_event *ev)
 {
 	struct endpoint *ep = container_of(id, struct endpoint, id);
@@ -519,6 +550,7 @@ int main(void)
 		cmocka_unit_test(peers_reset_is_told),
 		cmocka_unit_test(disconnect_without_node_or_cm_is_nothing),
 		cmocka_unit_test(disconnect_before_hand_over_leaves_the_node),
+		cmocka_unit_test(disconnect_during_the_news_waits_for_its_end),
 		cmocka_unit_test(close_comes_once_whatever_the_handler_does),
 		cmocka_unit_test(close_in_every_state),
 		cmocka_unit_test(close_of_the_whole_cm_waits_for_no_fin),

@@ -130,6 +130,23 @@ static void send_cm_event_checks_type_and_order(void **state)
 	env_down(&e);
 }
 
+static void request_that_is_none_any_more_is_not_delivered(void **state)
+{
+	static const enum irdma_cm_node_state states[] = { ST(LISTENER_DESTROYED), ST(CLOSED) };
+
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		struct env e;
+		int n;
+
+		env_up(&e, IRDMA_GEN_2, true);
+		env_goto(&e, states[i]);
+		n = e.l.nevents;
+		assert_int_equal(irdma_send_cm_event(e.p.node, &e.l.id, IW_CM_EVENT_CONNECT_REQUEST, 0), -ECANCELED);
+		assert_int_equal(e.l.nevents, n);
+		env_down(&e);
+	}
+}
+
 static void what_the_handler_says_is_returned(void **state)
 {
 	struct env e;
@@ -660,6 +677,7 @@ int main(void)
 		cmocka_unit_test(established_carries_depths_but_no_data),
 		cmocka_unit_test(reply_and_end_carry_addresses),
 		cmocka_unit_test(send_cm_event_checks_type_and_order),
+		cmocka_unit_test(request_that_is_none_any_more_is_not_delivered),
 		cmocka_unit_test(what_the_handler_says_is_returned),
 		cmocka_unit_test(no_event_without_a_cm_id),
 		cmocka_unit_test(event_has_a_copy_of_the_addressing),

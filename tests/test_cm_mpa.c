@@ -113,6 +113,7 @@ static void v2_request_offers_what_is_wanted(void **state)
 		{ true, 0, 8, 9, 0x0008, 0x0009, 0 },
 		{ false, RDMAP_RTR_ALL, 0x3FFF, 0x3FFF, 0x3FFF, 0x3FFF, 0 },
 		{ true, RDMAP_RTR_ALL, 0x3FFF, 0x3FFF, 0xFFFF, 0xFFFF, RDMAP_RTR_ALL },
+		{ false, RDMAP_RTR_ALL, 0x4000, 0xFFFF, 0x3FFF, 0x3FFF, 0 }, /* more than the field can say does not wrap to 0 */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(c); i++) {
@@ -1004,7 +1005,7 @@ static void no_matching_rtr_is_told_by_reply_and_terminate(void **state)
 	out = fx_last(&r.tap);
 	assert_int_equal(out->flags, PKT_FIN | PKT_ACK | PKT_PSH);
 	v2_words(words, 128, 128);
-	build(want, true, 0x50, 2, 4, words, 4);
+	build(want, true, 0x70, 2, 4, words, 4); /* R: an initiator must not take it for client-server mode */
 	assert_memory_equal(out->data, want, 20);
 	assert_int_equal(out->data[20] & 0xC0, 0);
 	assert_int_equal(out->data[22] & 0xC0, 0);

@@ -84,25 +84,55 @@ static void every_part_of_the_tuple_counts(void **state)
 static void nodes_of_one_hash_are_told_apart(void **state)
 {
 	struct irdma_cm_node node = { .loc_port = 1, .rem_port = 2, .vlan_id = 3, .loc_addr = { 4 }, .rem_addr = { 5 } };
-	struct node_key same, key;
+	const struct node_id same = { node.loc_addr, node.rem_addr, 1, 2, 3 };
+	struct node_id id = same;
+	u32 other[4];
 
-	key_of(&same, 2, node.rem_addr, 1, node.loc_addr, 3);
 	assert_true(node_eq(&node.hn, &same));
-	key = same;
-	key.loc_port++;
-	assert_false(node_eq(&node.hn, &key));
-	key = same;
-	key.rem_port++;
-	assert_false(node_eq(&node.hn, &key));
-	key = same;
-	key.vlan_id++;
-	assert_false(node_eq(&node.hn, &key));
-	key = same;
-	key.loc_addr[3]++;
-	assert_false(node_eq(&node.hn, &key));
-	key = same;
-	key.rem_addr[3]++;
-	assert_false(node_eq(&node.hn, &key));
+	id.loc_port++;
+	assert_false(node_eq(&node.hn, &id));
+	id = same;
+	id.rem_port++;
+	assert_false(node_eq(&node.hn, &id));
+	id = same;
+	id.vlan_id++;
+	assert_false(node_eq(&node.hn, &id));
+	for (int w = 0; w < 4; w++) {
+		memcpy(other, node.loc_addr, sizeof(other));
+		other[w]++;
+		id = same;
+		id.loc_addr = other;
+		assert_false(node_eq(&node.hn, &id));
+		memcpy(other, node.rem_addr, sizeof(other));
+		other[w]++;
+		id = same;
+		id.rem_addr = other;
+		assert_false(node_eq(&node.hn, &id));
+	}
+}
+
+/* Every word of an IPv6 address goes into the hash, or one host's addresses would share a chain. */
+static void every_part_of_the_tuple_is_hashed(void **state)
+{
+	u32 loc[4] = { 0xFD000000, 0, 0, 1 }, rem[4] = { 0xFD000000, 0, 0, 2 };
+	struct node_key key, other;
+	size_t len, other_len;
+
+	memset(&key, 0x55, sizeof(key));
+	len = key_of(&key, 7000, rem, 5000, loc, 9);
+	for (int i = 0; i < 11; i++) {
+		u32 l[4], r[4];
+
+		memcpy(l, loc, sizeof(l));
+		memcpy(r, rem, sizeof(r));
+		if (i < 4)
+			l[i]++;
+		else if (i < 8)
+			r[i - 4]++;
+		memset(&other, 0x55, sizeof(other));
+		other_len = key_of(&other, 7000 + (i == 8), r, 5000 + (i == 9), l, 9 + (i == 10));
+		assert_false(other_len == len && !memcmp(&other, &key, len));
+	}
 }
 
 /* Fault 7: the hash key is the table's secret, so a peer cannot choose collisions. */
@@ -717,6 +747,7 @@ int main(void)
 		cmocka_unit_test(found_with_a_reference),
 		cmocka_unit_test(every_part_of_the_tuple_counts),
 		cmocka_unit_test(nodes_of_one_hash_are_told_apart),
+		cmocka_unit_test(every_part_of_the_tuple_is_hashed),
 		cmocka_unit_test(hash_key_is_secret_and_each_cores_own),
 		cmocka_unit_test(table_grows_and_chains_stay_short),
 		cmocka_unit_test(removed_from_the_table_it_is_still_alive),

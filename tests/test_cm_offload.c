@@ -29,6 +29,7 @@ static void tcp_state_is_copied_whole(void **state)
 		t->snd_wnd = 1234;
 		t->max_snd_wnd = 5678;
 		t->snd_wscale = 3;
+		t->rcv_wscale = CM_RCV_WSCALE;
 		t->wscale_ok = true;
 		memset(&info, 0xAA, sizeof(info));
 		irdma_init_tcp_ctx(e.p.node, &info, e.a.qp);

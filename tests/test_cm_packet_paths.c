@@ -108,6 +108,30 @@ static void last_good_addresses_are_served(void **state)
 	env_down(&e);
 }
 
+/* Its link address is not known yet: answered to where the SYN came from. */
+static void syn_of_an_unknown_neighbour_is_answered(void **state)
+{
+	struct env e;
+
+	FOR_RUNS(&e) {
+		struct pkt_route route = { .vlan_id = PKT_VLAN_NONE, .ipv4 = e.ipv4, .ttl = 64, .smac = { 2, 0, 0, 0, 9, 9 } };
+		u8 frame[PKT_HDR_MAX + PKT_TCP_LEN] = { 0 }, *tcp = frame + PKT_HDR_MAX, *start;
+		struct tcphdr h = { .source = htons(5000), .dest = htons(7000), .doff = 5, .syn = 1 };
+
+		env_listen(&e);
+		net_sim_neigh_delay(e.fx.host[0].net, 1000);
+		memcpy(tcp, &h, sizeof(h));
+		memcpy(route.dmac, e.fx.host[0].iface.mac, 6);
+		fx_addr(e.ipv4, 1, route.src);
+		fx_addr(e.ipv4, 0, route.dst);
+		start = pkt_push_headers(&route, tcp, PKT_TCP_LEN, 1);
+		assert_int_equal(port_wire_inject(e.fx.wire, start, (u32)(tcp + PKT_TCP_LEN - start), 0), 0);
+		fx_run(&e.fx, 10);
+		assert_int_equal(fx_last(&e.tap)->flags, PKT_SYN | PKT_ACK);
+		assert_memory_equal(fx_last(&e.tap)->dmac, route.smac, 6);
+	}
+}
+
 /* ---- shortage ---- */
 
 static int no_ah(struct port *p, const struct port_ah_attr *a, struct port_ah **out)
@@ -572,6 +596,7 @@ int main(void)
 		cmocka_unit_test(stray_reset_is_not_answered),
 		cmocka_unit_test(hostile_sources_get_nothing),
 		cmocka_unit_test(last_good_addresses_are_served),
+		cmocka_unit_test(syn_of_an_unknown_neighbour_is_answered),
 		cmocka_unit_test(stray_without_means_is_dropped),
 		cmocka_unit_test(syn_without_means_is_as_good_as_lost),
 		cmocka_unit_test(syn_without_a_node_is_dropped),

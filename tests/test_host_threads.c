@@ -107,9 +107,11 @@ static struct end *find_end(const struct pkt *p)
 
 static void take_syn(const struct port_rx *rx)
 {
-	struct port_ah_attr a = { .tuple = { .loc_port = rx->pkt.dport, .rem_port = rx->pkt.sport, .vlan_id = PKT_VLAN_NONE, .ipv4 = true } };
+	struct port_ah_attr a = { .tuple = { .vlan_id = PKT_VLAN_NONE, .ipv4 = true } };
 	struct end *e;
 
+	a.tuple.loc_port = rx->pkt.dport;
+	a.tuple.rem_port = rx->pkt.sport;
 	a.tuple.loc_addr[0] = rx->pkt.dst[0];
 	a.tuple.rem_addr[0] = rx->pkt.src[0];
 	e = end_new(&a.tuple, true);

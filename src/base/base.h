@@ -8,6 +8,7 @@
 #include "base/types.h"
 #include "base/wheel.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/packet.h"

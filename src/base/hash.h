@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * base: keyed (SipHash-2-4, libsodium crypto_shorthash) intrusive hash table that grows, and
+ * base: keyed (SipHash-2-4) intrusive hash table that grows, and
  * shrinks, with its load, a few buckets per insertion, so that no single call stalls. The key
  * is secret to the table: a peer cannot choose collisions.
  */
@@ -33,6 +33,17 @@ int hash_init(struct hash_table *t, const u8 *key);
 void hash_destroy(struct hash_table *t);
 /* SipHash-2-4 of @len bytes under the table's key. */
 u64 hash_of(const struct hash_table *t, const void *key, size_t len);
+/*
+ * Without a key, and cheaper: for tables whose entries this process chooses by itself (its own addresses and
+ * numbers), so that no peer can fill a chain. @addr: four words.
+ */
+static inline u64 hash_own(u64 number, const u32 *addr)
+{
+	u64 h = (number ^ ((u64)addr[0] << 32 | addr[1])) * 0x9E3779B97F4A7C15ull;
+
+	h = (h ^ h >> 32 ^ ((u64)addr[2] << 32 | addr[3])) * 0x9E3779B97F4A7C15ull;
+	return h ^ h >> 32;
+}
 /* Insert; duplicates are the caller's to avoid. Cannot fail: without memory to grow, chains get longer. */
 void hash_add(struct hash_table *t, struct hash_node *n, u64 hash);
 void hash_del(struct hash_table *t, struct hash_node *n);

@@ -75,9 +75,9 @@ static bool run_timer(struct loop *l)
 		return false;
 	t = container_of(wt, struct timer_list, wt);
 	function = t->function;
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	function(t);
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	return true;
 }
 
@@ -111,9 +111,9 @@ static bool run_work(struct loop *l)
 		TAILQ_INSERT_TAIL(&l->ready, q, ready);
 	}
 	func = w->func;
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	func(w);
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	return true;
 }
 
@@ -140,7 +140,7 @@ bool loop_run(struct loop *l)
 {
 	bool owned, running, any = false;
 
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	owned = own(l);
 	running = l->running;
 	l->running = true;
@@ -148,7 +148,7 @@ bool loop_run(struct loop *l)
 		any = true;
 	l->running = running;
 	l->has_owner = owned;
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	return any;
 }
 
@@ -160,10 +160,10 @@ bool loop_run(struct loop *l)
  */
 void loop_enter(struct loop *l)
 {
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	assert(!l->has_owner);
 	own(l);
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 }
 
 /**
@@ -172,10 +172,10 @@ void loop_enter(struct loop *l)
  */
 void loop_leave(struct loop *l)
 {
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	assert(l->has_owner && pthread_equal(l->owner, pthread_self()));
 	l->has_owner = false;
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 }
 
 /* A tick in nanoseconds; UINT64_MAX stays what it is. */
@@ -195,10 +195,10 @@ u64 loop_next_ns(struct loop *l)
 {
 	u64 now = loop_now(l), next = now;
 
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	if (TAILQ_EMPTY(&l->ready))
 		next = tick_ns(wheel_next(&l->timers));
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	return max(next, now);
 }
 
@@ -246,11 +246,11 @@ void mod_timer(struct timer_list *t, u64 expires_ns)
 	bool sooner;
 	u64 tick;
 
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	tick = deadline_tick(l, expires_ns);
 	sooner = !l->has_owner && tick < wheel_next(&l->timers);
 	wheel_add(&l->timers, &t->wt, tick);
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	if (sooner)
 		wake(l);
 }
@@ -272,10 +272,10 @@ bool timer_del(struct timer_list *t)
 	/* Who armed it before this call, by the caller's own ordering, is seen without the lock. */
 	if (!__atomic_load_n(&t->wt.armed, __ATOMIC_RELAXED))
 		return false;
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	armed = t->wt.armed;
 	wheel_del(&l->timers, &t->wt);
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	return armed;
 }
 
@@ -305,9 +305,9 @@ bool workq_queue(struct workq *q, struct work_struct *w)
 	struct loop *l = q->loop;
 	bool first;
 
-	pthread_mutex_lock(&l->lock);
+	mutex_lock(&l->lock);
 	if (w->wq) {
-		pthread_mutex_unlock(&l->lock);
+		mutex_unlock(&l->lock);
 		return false;
 	}
 	__atomic_store_n(&w->wq, q, __ATOMIC_RELAXED);
@@ -317,7 +317,7 @@ bool workq_queue(struct workq *q, struct work_struct *w)
 		TAILQ_INSERT_TAIL(&l->ready, q, ready);
 		q->is_ready = true;
 	}
-	pthread_mutex_unlock(&l->lock);
+	mutex_unlock(&l->lock);
 	if (first)
 		wake(l);
 	return true;
@@ -351,9 +351,9 @@ bool workq_cancel(struct work_struct *w)
 	while (!done && (q = __atomic_load_n(&w->wq, __ATOMIC_RELAXED))) {
 		struct loop *l = q->loop;
 
-		pthread_mutex_lock(&l->lock);
+		mutex_lock(&l->lock);
 		done = cancel_locked(q, w);
-		pthread_mutex_unlock(&l->lock);
+		mutex_unlock(&l->lock);
 	}
 	return done;
 }

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <time.h>
+#include "base/lock.h"
 #include "base/types.h"
 #include "base/wheel.h"
 

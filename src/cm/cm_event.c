@@ -17,22 +17,6 @@ void cm_upcall_wait(struct irdma_cm_core *core, struct iw_cm_id *cm_id, struct i
 		pthread_cond_wait(&core->upcall_done, &core->lock);
 }
 
-static bool upcall_begin(struct irdma_cm_node *node, struct iw_cm_id *cm_id)
-{
-	struct irdma_cm_core *core = node->cm_core;
-	bool wanted;
-
-	cm_lock(core);
-	wanted = !node->abandoned;
-	if (wanted) {
-		core->upcall_id = cm_id;
-		core->upcall_node = node;
-		core->upcall_thread = pthread_self();
-	}
-	cm_unlock(core);
-	return wanted;
-}
-
 /* A request that was taken is the new cm_id's from here on; irdma_accept() may have been quicker. */
 static void adopt_child(struct irdma_cm_node *node, struct iw_cm_id *listen_id, struct iw_cm_id *child)
 {
@@ -89,9 +73,39 @@ static void fill_event(struct irdma_cm_node *node, struct iw_cm_id *cm_id, struc
 }
 
 /* DISCONNECT and CLOSE come after the news that there is a connection, or a request. */
-static bool news_delivered(const struct irdma_cm_node *node)
+static bool too_early(const struct irdma_cm_node *node, enum iw_cm_event_type type)
 {
-	return node->established_up || node->request_up;
+	if (type != IW_CM_EVENT_DISCONNECT && type != IW_CM_EVENT_CLOSE)
+		return false;
+	return !(node->established_up || node->request_up);
+}
+
+/* Given up; or a request whose peer reset it, or whose listener was destroyed, since it was queued. */
+static bool overtaken(const struct irdma_cm_node *node, enum iw_cm_event_type type)
+{
+	return node->abandoned || (type == IW_CM_EVENT_CONNECT_REQUEST &&
+				   (node->state == IRDMA_CM_STATE_LISTENER_DESTROYED || node->state == IRDMA_CM_STATE_CLOSED));
+}
+
+/* Decided under the lock: once a request was answered or its listener destroyed, nothing about it may come any more. */
+static int upcall_begin(struct irdma_cm_node *node, struct iw_cm_id *cm_id, struct iw_cm_event *event)
+{
+	struct irdma_cm_core *core = node->cm_core;
+	int ret = 0;
+
+	cm_lock(core);
+	if (too_early(node, event->event))
+		ret = -EAGAIN;
+	else if (overtaken(node, event->event))
+		ret = -ECANCELED;
+	if (!ret) {
+		core->upcall_id = cm_id;
+		core->upcall_node = node;
+		core->upcall_thread = pthread_self();
+		fill_event(node, cm_id, event); /* not before: from here on the cm_id stays alive */
+	}
+	cm_unlock(core);
+	return ret;
 }
 
 /**
@@ -105,7 +119,7 @@ static bool news_delivered(const struct irdma_cm_node *node)
  * becomes the node's. CONNECT_REPLY is filled by irdma_get_cmevent_info(). ESTABLISHED carries IRD and ORD. No lock held; loop thread.
  *
  * Return: what the handler says; -EINVAL for another type; -EAGAIN for DISCONNECT and CLOSE while CONNECT_REPLY, ESTABLISHED or CONNECT_REQUEST
- * is still to be delivered: the caller queues itself behind it; -ECANCELED if the upper layer gave the connection up.
+ * is still to be delivered: the caller queues itself behind it; -ECANCELED if the upper layer gave the connection up, or a request is none any more.
  */
 int irdma_send_cm_event(struct irdma_cm_node *cm_node, struct iw_cm_id *cm_id, enum iw_cm_event_type type, int status)
 {
@@ -114,11 +128,9 @@ int irdma_send_cm_event(struct irdma_cm_node *cm_node, struct iw_cm_id *cm_id, e
 
 	if (type < IW_CM_EVENT_CONNECT_REQUEST || type > IW_CM_EVENT_CLOSE)
 		return -EINVAL;
-	if ((type == IW_CM_EVENT_DISCONNECT || type == IW_CM_EVENT_CLOSE) && !news_delivered(cm_node))
-		return -EAGAIN;
-	if (!upcall_begin(cm_node, cm_id))
-		return -ECANCELED;
-	fill_event(cm_node, cm_id, &event); /* not before: from here on the cm_id stays alive */
+	ret = upcall_begin(cm_node, cm_id, &event);
+	if (ret)
+		return ret;
 	ret = cm_id->event_handler(cm_id, &event);
 	upcall_end(cm_node, cm_id, ret ? NULL : event.child);
 	return ret;
@@ -308,7 +320,13 @@ static void event_mpa_reject(struct irdma_cm_event *event)
  */
 void irdma_event_connect_error(struct irdma_cm_event *event)
 {
-	reply_error(event, event->cm_node->error ? event->cm_node->error : -ECONNRESET);
+	struct irdma_cm_node *node = event->cm_node;
+	int error;
+
+	cm_lock(node->cm_core);
+	error = node->error ? node->error : -ECONNRESET;
+	cm_unlock(node->cm_core);
+	reply_error(event, error);
 }
 
 /**

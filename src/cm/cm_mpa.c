@@ -59,7 +59,7 @@ static u8 rtr_to_offer(const struct irdma_cm_node *node)
 
 static void fill_v2_data(struct irdma_cm_node *node, struct mpa_v2_data *v2, u8 key)
 {
-	u16 ird = node->ird_size & MPA_V2_IRD_ORD_MASK, ord = node->ord_size & MPA_V2_IRD_ORD_MASK;
+	u16 ird = min(node->ird_size, (u16)MPA_V2_IRD_ORD_MASK), ord = min(node->ord_size, (u16)MPA_V2_IRD_ORD_MASK);
 	u8 rtr = node->rtr;
 
 	if (key == MPA_KEY_REQUEST)
@@ -173,7 +173,10 @@ int irdma_send_mpa_reject(struct irdma_cm_node *cm_node, const void *pdata, u8 p
 	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
 }
 
-/* The Terminate FPDU for an MPA error (RFC 6581 8: codes 6 and 7), in front of it the reply that a responder owes. */
+/*
+ * The Terminate FPDU for an MPA error (RFC 6581 8: codes 6 and 7). In front of it the reply that a responder owes; it rejects, or an initiator
+ * would take the connection for established in client-server mode.
+ */
 static int build_terminate(struct irdma_cm_node *node, u8 code, u8 *out, u32 size)
 {
 	const struct rdmap_error err = { TERM_LAYER_LLP, 0, code };
@@ -184,6 +187,7 @@ static int build_terminate(struct irdma_cm_node *node, u8 code, u8 *out, u32 siz
 	int n;
 
 	if (!node->active) {
+		node->mpa_reject = true;
 		node->tx_pdata_len = 0;
 		irdma_cm_build_mpa_frame(node, &mem, MPA_KEY_REPLY);
 	}

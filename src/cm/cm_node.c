@@ -11,33 +11,45 @@
 #include <string.h>
 #include "cm/cm_internal.h"
 
-/* What identifies a connection on one device; hashed as bytes, so without padding. */
+/* What identifies a connection on one device; hashed as bytes, so without padding: of IPv4 only the first half. */
 struct node_key {
-	u32 loc_addr[4], rem_addr[4];
+	u32 loc_addr0, rem_addr0;
 	u16 loc_port, rem_port;
 	u16 vlan_id;
 	u16 zero;
+	u32 loc_rest[3], rem_rest[3];
 };
-static_assert(sizeof(struct node_key) == 40, "no padding");
+#define NODE_KEY_IP4 offsetof(struct node_key, loc_rest)
+static_assert(sizeof(struct node_key) == 40 && NODE_KEY_IP4 == 16, "no padding");
 
-static void key_of(struct node_key *key, u16 rem_port, const u32 *rem_addr, u16 loc_port, const u32 *loc_addr, u16 vlan_id)
+/* Returns how many of its bytes are to be hashed. */
+static size_t key_of(struct node_key *key, u16 rem_port, const u32 *rem_addr, u16 loc_port, const u32 *loc_addr, u16 vlan_id)
 {
-	memcpy(key->loc_addr, loc_addr, sizeof(key->loc_addr));
-	memcpy(key->rem_addr, rem_addr, sizeof(key->rem_addr));
+	key->loc_addr0 = loc_addr[0];
+	key->rem_addr0 = rem_addr[0];
 	key->loc_port = loc_port;
 	key->rem_port = rem_port;
 	key->vlan_id = vlan_id;
 	key->zero = 0;
+	if (!(loc_addr[1] | loc_addr[2] | loc_addr[3] | rem_addr[1] | rem_addr[2] | rem_addr[3]))
+		return NODE_KEY_IP4;
+	memcpy(key->loc_rest, &loc_addr[1], sizeof(key->loc_rest));
+	memcpy(key->rem_rest, &rem_addr[1], sizeof(key->rem_rest));
+	return sizeof(*key);
 }
+
+struct node_id {
+	const u32 *loc_addr, *rem_addr;
+	u16 loc_port, rem_port, vlan_id;
+};
 
 static bool node_eq(const struct hash_node *hn, const void *p)
 {
 	const struct irdma_cm_node *node = container_of((struct hash_node *)hn, struct irdma_cm_node, hn);
-	const struct node_key *key = p;
+	const struct node_id *id = p;
 
-	return node->loc_port == key->loc_port && node->rem_port == key->rem_port && node->vlan_id == key->vlan_id &&
-	       !memcmp(node->loc_addr, key->loc_addr, sizeof(key->loc_addr)) &&
-	       !memcmp(node->rem_addr, key->rem_addr, sizeof(key->rem_addr));
+	return node->loc_port == id->loc_port && node->rem_port == id->rem_port && node->vlan_id == id->vlan_id &&
+	       pkt_addr_eq(node->loc_addr, id->loc_addr) && pkt_addr_eq(node->rem_addr, id->rem_addr);
 }
 
 /**
@@ -57,12 +69,13 @@ static bool node_eq(const struct hash_node *hn, const void *p)
 struct irdma_cm_node *irdma_find_node(struct irdma_cm_core *cm_core, u16 rem_port, u32 *rem_addr, u16 loc_port, u32 *loc_addr,
 				      u16 vlan_id)
 {
+	const struct node_id id = { loc_addr, rem_addr, loc_port, rem_port, vlan_id };
 	struct irdma_cm_node *node;
 	struct hash_node *hn;
 	struct node_key key;
+	size_t len = key_of(&key, rem_port, rem_addr, loc_port, loc_addr, vlan_id);
 
-	key_of(&key, rem_port, rem_addr, loc_port, loc_addr, vlan_id);
-	hn = hash_find(&cm_core->nodes_ht, hash_of(&cm_core->nodes_ht, &key, sizeof(key)), node_eq, &key);
+	hn = hash_find(&cm_core->nodes_ht, hash_of(&cm_core->nodes_ht, &key, len), node_eq, &id);
 	if (!hn)
 		return NULL;
 	node = container_of(hn, struct irdma_cm_node, hn);
@@ -80,10 +93,10 @@ struct irdma_cm_node *irdma_find_node(struct irdma_cm_core *cm_core, u16 rem_por
 void irdma_add_hte_node(struct irdma_cm_core *cm_core, struct irdma_cm_node *cm_node)
 {
 	struct node_key key;
+	size_t len = key_of(&key, cm_node->rem_port, cm_node->rem_addr, cm_node->loc_port, cm_node->loc_addr, cm_node->vlan_id);
 
 	assert(!cm_node->hashed);
-	key_of(&key, cm_node->rem_port, cm_node->rem_addr, cm_node->loc_port, cm_node->loc_addr, cm_node->vlan_id);
-	hash_add(&cm_core->nodes_ht, &cm_node->hn, hash_of(&cm_core->nodes_ht, &key, sizeof(key)));
+	hash_add(&cm_core->nodes_ht, &cm_node->hn, hash_of(&cm_core->nodes_ht, &key, len));
 	cm_node->hashed = true;
 }
 
@@ -107,11 +120,11 @@ static u32 initial_sequence(struct irdma_cm_core *core, const struct irdma_cm_no
 {
 	struct node_key key;
 	u8 out[crypto_shorthash_BYTES];
+	size_t len = key_of(&key, node->rem_port, node->rem_addr, node->loc_port, node->loc_addr, node->vlan_id);
 	u32 f;
 
 	static_assert(sizeof(core->isn_key) == crypto_shorthash_KEYBYTES, "key size");
-	key_of(&key, node->rem_port, node->rem_addr, node->loc_port, node->loc_addr, node->vlan_id);
-	crypto_shorthash(out, (const u8 *)&key, sizeof(key), core->isn_key);
+	crypto_shorthash(out, (const u8 *)&key, len, core->isn_key);
 	memcpy(&f, out, sizeof(f));
 	return (u32)(cm_now(core) / 4000) + f;
 }

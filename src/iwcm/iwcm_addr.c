@@ -161,7 +161,7 @@ static int bind_end(struct iwcm_id *id, struct iwcm_end *at)
 	if (!pkt_addr_is_any(at->addr))
 		err = iwcm_dev_for_addr(ctx, at, &dev);
 	pthread_mutex_lock(&ctx->dev_lock);
-	if (!err && dev && dev->removed)
+	if (!err && dev && iwcm_dev_gone(dev))
 		err = -ENODEV;
 	if (!err)
 		err = reserve(id, dev, at);
@@ -250,7 +250,7 @@ static int narrow(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm_en
 	if (!id->bound || !id->wildcard)
 		return 0;
 	pthread_mutex_lock(&id->ctx->dev_lock);
-	err = dev->removed ? -ENODEV : iwcm_child_add(id, dev, &at);
+	err = iwcm_dev_gone(dev) ? -ENODEV : iwcm_child_add(id, dev, &at);
 	if (!err) {
 		LIST_FOREACH_SAFE(c, &id->children, entry, next)
 			if (pkt_addr_is_any(c->at.addr))
@@ -267,11 +267,11 @@ static void resolved(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm
 	struct iwcm_dev *old = dev;
 
 	iwcm_lock(id->ctx);
-	if (!err && dev->removed)
+	if (!err && iwcm_dev_gone(dev))
 		err = -ENODEV;
-	if (id->state == IWCM_ID_FAILED) {
-		err = 0; /* bound to a device that went: DEVICE_REMOVED says so */
-	} else if (err) {
+	if (id->state == IWCM_ID_FAILED)
+		goto unlock; /* bound to a device that went: DEVICE_REMOVED says so */
+	if (err) {
 		iwcm_post(id, IWCM_EVENT_RESOLVE_ERROR, err, CM_CAUSE_UNREACHABLE);
 	} else {
 		iwcm_end_format(src, &id->local);
@@ -281,6 +281,7 @@ static void resolved(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm
 		old = id->dev;
 		id->dev = dev;
 	}
+unlock:
 	iwcm_unlock(id->ctx);
 	iwcm_dev_put(old);
 }

@@ -258,6 +258,25 @@ static void connect_undo(struct iwcm_id *id)
 		rnic_qp_destroy(qp);
 }
 
+/* Give up connecting: true if that was still going on. */
+static bool abort_connect(struct iwcm_id *id, int status)
+{
+	struct iwcm_held h;
+	bool was;
+
+	iwcm_lock(id->ctx);
+	was = id->state == IWCM_ID_CONNECTING;
+	if (was) {
+		iwcm_id_set_state(id, IWCM_ID_FAILED);
+		iwcm_post(id, IWCM_EVENT_CONNECT_ERROR, status, CM_CAUSE_LOCAL);
+		h = iwcm_id_take(id);
+	}
+	iwcm_unlock(id->ctx);
+	if (was)
+		iwcm_conn_abandon(id, IWCM_ID_CONNECTING, &h);
+	return was;
+}
+
 static int begin_connect(struct iwcm_id *id, struct iw_cm_conn_param *p)
 {
 	struct iwcm_dev *dev;
@@ -269,7 +288,8 @@ static int begin_connect(struct iwcm_id *id, struct iw_cm_conn_param *p)
 	err = connect_from_some_port(id, dev, p);
 	if (err)
 		connect_undo(id);
-	iwcm_dev_torn(dev);
+	else if (unlikely(iwcm_dev_gone(dev)))
+		abort_connect(id, -ENODEV); /* too late for those who tore down what was there */
 	iwcm_dev_put(dev);
 	return err;
 }
@@ -331,7 +351,8 @@ static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
 	err = irdma_accept(&id->cm, p);
 	if (err)
 		request_over(id, err, err == -ECONNRESET ? CM_CAUSE_RESET : CM_CAUSE_NO_RESOURCES);
-	iwcm_dev_torn(dev);
+	else if (unlikely(iwcm_dev_gone(dev)))
+		cm_disconnect(&id->cm, true);
 	iwcm_dev_put(dev);
 	return err;
 }
@@ -349,12 +370,16 @@ static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
 int iwcm_accept(struct iwcm_id *id, const struct iwcm_conn_param *param)
 {
 	struct iw_cm_conn_param p;
+	unsigned int revision;
 	struct net *prev;
 	int err = iwcm_call_begin(id);
 
 	if (err)
 		return err;
-	err = param_convert(param ? param : &default_param, id->info.mpa_revision, &p);
+	iwcm_lock(id->ctx);
+	revision = id->info.mpa_revision;
+	iwcm_unlock(id->ctx);
+	err = param_convert(param ? param : &default_param, revision, &p);
 	if (!err) {
 		prev = iwcm_enter(id->ctx);
 		err = begin_accept(id, &p);
@@ -453,25 +478,6 @@ int iwcm_disconnect(struct iwcm_id *id)
 	return iwcm_call_end(id, end_stream(id, BIT(IWCM_ID_ESTABLISHED), false));
 }
 
-/* Give up connecting: true if that was still going on. */
-static bool abort_connect(struct iwcm_id *id)
-{
-	struct iwcm_held h;
-	bool was;
-
-	iwcm_lock(id->ctx);
-	was = id->state == IWCM_ID_CONNECTING;
-	if (was) {
-		iwcm_id_set_state(id, IWCM_ID_FAILED);
-		iwcm_post(id, IWCM_EVENT_CONNECT_ERROR, -ECONNABORTED, CM_CAUSE_LOCAL);
-		h = iwcm_id_take(id);
-	}
-	iwcm_unlock(id->ctx);
-	if (was)
-		iwcm_conn_abandon(id, IWCM_ID_CONNECTING, &h);
-	return was;
-}
-
 /**
  * iwcm_abort() - end a connection at once
  * @id: id that connects, was accepted or is established
@@ -487,7 +493,7 @@ int iwcm_abort(struct iwcm_id *id)
 
 	if (err)
 		return err;
-	if (!abort_connect(id))
+	if (!abort_connect(id, -ECONNABORTED))
 		err = end_stream(id, from, true);
 	return iwcm_call_end(id, err);
 }

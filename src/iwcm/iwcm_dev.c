@@ -292,7 +292,7 @@ static u32 fail_ids(struct iwcm_dev *dev)
 	struct iwcm_id *id;
 
 	iwcm_lock(dev->ctx);
-	dev->removed = true;
+	__atomic_store_n(&dev->removed, true, __ATOMIC_SEQ_CST);
 	TAILQ_FOREACH(id, &dev->ctx->ids, entry) {
 		if (id->dev != dev || !(mask & BIT(id->state)))
 			continue;
@@ -316,21 +316,15 @@ static void dev_remove(struct iwcm_dev *dev)
 	n = fail_ids(dev);
 	iwcm_children_part(dev);
 	pthread_mutex_unlock(&ctx->dev_lock);
-	irdma_if_notify(dev->iwdev, &dev->iwdev->iface, NULL, true, false);
+	irdma_if_notify(dev->iwdev, &dev->iwdev->iface, NULL, true, false); /* addresses that went before were told of before */
 	while (n--)
 		iwcm_dev_put(dev);
 	iwcm_dev_put(dev);
 }
 
-void iwcm_dev_torn(struct iwcm_dev *dev)
+bool iwcm_dev_gone(const struct iwcm_dev *dev)
 {
-	bool removed;
-
-	iwcm_lock(dev->ctx);
-	removed = dev->removed;
-	iwcm_unlock(dev->ctx);
-	if (removed)
-		irdma_if_notify(dev->iwdev, &dev->iwdev->iface, NULL, true, false);
+	return __atomic_load_n(&dev->removed, __ATOMIC_SEQ_CST);
 }
 
 /* Closing: the ids are destroyed. */

@@ -164,10 +164,11 @@ static int futex_wait(u32 *word, u32 seen, const struct timespec *until)
 
 void iwcm_unlock(struct iwcm_ctx *ctx)
 {
-	bool deliver = ctx->handler && !TAILQ_EMPTY(&ctx->queue) && !ctx->deliver_more;
+	bool deliver = ctx->handler && !TAILQ_EMPTY(&ctx->queue) && !ctx->deliver_queued;
 	u32 n = ctx->to_wake;
 
 	ctx->to_wake = 0;
+	ctx->deliver_queued |= deliver;
 	pthread_mutex_unlock(&ctx->lock);
 	if (n)
 		futex_wake(&ctx->seq, n);
@@ -188,11 +189,9 @@ static void deliver_one(struct iwcm_ctx *ctx, const struct iwcm_event *ev)
 	pthread_mutex_lock(&ctx->lock);
 	ctx->now_id = ctx->now_listener = NULL;
 	pthread_cond_broadcast(&ctx->delivered);
-	pthread_mutex_unlock(&ctx->lock);
 	iwcm_id_put(ev->id);
 	if (ev->listener)
 		iwcm_id_put(ev->listener);
-	pthread_mutex_lock(&ctx->lock);
 }
 
 /*
@@ -210,28 +209,26 @@ void iwcm_deliver_work(struct work_struct *w)
 	ctx->deliverer = pthread_self();
 	for (n = 0; n < DELIVER_MAX && take(ctx, &ev); n++)
 		deliver_one(ctx, &ev);
-	__atomic_store_n(&ctx->deliver_more, ctx->host && !TAILQ_EMPTY(&ctx->queue), __ATOMIC_RELAXED);
+	ctx->deliver_queued = ctx->deliver_rest = ctx->host && !TAILQ_EMPTY(&ctx->queue);
 	iwcm_unlock(ctx);
 }
 
 /* The NIC thread, when it has looked at the network: go on with what was left. True if anything was. */
 bool iwcm_deliver_rest(struct iwcm_ctx *ctx)
 {
-	bool more;
-
-	if (likely(!__atomic_load_n(&ctx->deliver_more, __ATOMIC_RELAXED))) /* only this thread sets it */
+	if (likely(!ctx->deliver_rest))
 		return false;
-	iwcm_lock(ctx);
-	more = ctx->deliver_more;
-	__atomic_store_n(&ctx->deliver_more, false, __ATOMIC_RELAXED);
-	iwcm_unlock(ctx);
-	return more;
+	ctx->deliver_rest = false;
+	workq_queue(&ctx->wq, &ctx->deliver_work);
+	return true;
 }
 
 void iwcm_wait_delivered(struct iwcm_id *id)
 {
 	struct iwcm_ctx *ctx = id->ctx;
 
+	if (!ctx->handler)
+		return;
 	iwcm_lock(ctx);
 	while ((ctx->now_id == id || ctx->now_listener == id) && !pthread_equal(ctx->deliverer, pthread_self()))
 		pthread_cond_wait(&ctx->delivered, &ctx->lock);

@@ -300,7 +300,7 @@ int iwcm_call_begin(struct iwcm_id *id)
 {
 	iwcm_id_get(id);
 	pthread_mutex_lock(&id->call);
-	if (likely(!in_states(id, S(DESTROYED))))
+	if (likely(!id->destroyed))
 		return 0;
 	return iwcm_call_end(id, -EINVAL);
 }
@@ -359,6 +359,7 @@ static void destroy(struct iwcm_id *id)
 
 	iwcm_id_get(id);
 	pthread_mutex_lock(&id->call);
+	id->destroyed = true;
 	prev = destroy_claim(id, &h, &orphans);
 	iwcm_unbind(id);
 	iwcm_conn_abandon(id, prev, &h);

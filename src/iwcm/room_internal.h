@@ -71,7 +71,7 @@ struct iwcm_dev {
 	struct irdma_device *iwdev;
 	u32 ifindex;
 	u32 refs;                      /* atomic */
-	bool removed;                  /* ctx->lock */
+	bool removed;                  /* atomic; set with dev_lock and ctx->lock held */
 	struct port_tap tap;
 	struct work_struct reap;
 };
@@ -93,8 +93,10 @@ struct iwcm_id {
 	void *user;                    /* atomic */
 	u32 refs;                      /* atomic: the user's, the CM's, children's, calls' and deliveries' */
 	pthread_mutex_t call;
-	struct iwcm_options opt;       /* id->call */
-	int backlog;                   /* id->call */
+	/* id->call */
+	struct iwcm_options opt;
+	int backlog;
+	bool destroyed;                /* as the state says, but without ctx->lock */
 
 	/* ctx->dev_lock */
 	LIST_ENTRY(iwcm_id) bound_entry; /* ctx->bound[port] */
@@ -145,7 +147,8 @@ struct iwcm_ctx {
 	void (*handler)(void *arg, const struct iwcm_event *ev);
 	void *handler_arg;
 	pthread_t deliverer;           /* thread that calls the handler */
-	bool deliver_more;             /* it has stopped in the middle; the NIC thread's to clear */
+	bool deliver_queued;           /* it will look at the queue */
+	bool deliver_rest;             /* the NIC thread's own: it has stopped in the middle */
 	struct iwcm_id *now_id, *now_listener; /* whose event the handler has */
 	pthread_cond_t delivered;
 
@@ -183,7 +186,7 @@ int iwcm_dev_for_addr(struct iwcm_ctx *ctx, const struct iwcm_end *e, struct iwc
 void iwcm_dev_get(struct iwcm_dev *dev);
 void iwcm_dev_put(struct iwcm_dev *dev); /* NULL is ignored */
 void iwcm_dev_observe(struct iwcm_dev *dev);
-void iwcm_dev_torn(struct iwcm_dev *dev); /* if it went meanwhile: end what was just begun on it */
+bool iwcm_dev_gone(const struct iwcm_dev *dev);
 
 /* ---- iwcm_event.c ---- */
 static inline void iwcm_lock(struct iwcm_ctx *ctx) { pthread_mutex_lock(&ctx->lock); }

@@ -14,6 +14,12 @@ struct local_key {
 	u32 addr[4];
 };
 
+/* The system numbers interfaces one after the other. */
+static u64 index_hash(u32 ifindex)
+{
+	return ifindex;
+}
+
 static bool index_eq(const struct hash_node *n, const void *key)
 {
 	return container_of(n, const struct net_iface_rec, by_index)->i.ifindex == *(const u32 *)key;
@@ -41,8 +47,7 @@ static bool local_eq(const struct hash_node *n, const void *key)
  */
 struct net_iface_rec *net_model_iface(const struct net *net, u32 ifindex)
 {
-	struct hash_node *n = hash_find(&net->by_index, hash_of(&net->by_index, &ifindex, sizeof(ifindex)),
-					index_eq, &ifindex);
+	struct hash_node *n = hash_find(&net->by_index, index_hash(ifindex), index_eq, &ifindex);
 
 	return n ? container_of(n, struct net_iface_rec, by_index) : NULL;
 }
@@ -75,7 +80,7 @@ static int iface_add(struct net *net, const struct net_iface *i, struct net_ifac
 	r->i = *i;
 	TAILQ_INIT(&r->addrs);
 	TAILQ_INSERT_TAIL(&net->ifaces, r, entry);
-	hash_add(&net->by_index, &r->by_index, hash_of(&net->by_index, &i->ifindex, sizeof(i->ifindex)));
+	hash_add(&net->by_index, &r->by_index, index_hash(i->ifindex));
 	hash_add(&net->by_name, &r->by_name, name_hash(net, i->name));
 	if (i->loopback && !net->loopback)
 		net->loopback = r;
@@ -160,17 +165,17 @@ void net_model_iface_drop(struct net *net, struct net_iface_rec *r)
 	free(r);
 }
 
-static u64 local_key(const struct net *net, bool ipv4, const u32 *addr, struct local_key *k)
+static u64 local_key(bool ipv4, const u32 *addr, struct local_key *k)
 {
 	k->ipv4 = ipv4;
 	net_addr_copy(ipv4, k->addr, addr);
-	return hash_of(&net->locals, k, sizeof(*k));
+	return hash_own(ipv4, k->addr);
 }
 
 static struct net_local_rec *local_find(const struct net *net, bool ipv4, const u32 *addr)
 {
 	struct local_key k;
-	u64 hash = local_key(net, ipv4, addr, &k);
+	u64 hash = local_key(ipv4, addr, &k);
 	struct hash_node *n = hash_find(&net->locals, hash, local_eq, &k);
 
 	return n ? container_of(n, struct net_local_rec, node) : NULL;
@@ -189,7 +194,7 @@ static struct net_local_rec *local_get(struct net *net, bool ipv4, const u32 *ad
 	l->ipv4 = ipv4;
 	net_addr_copy(ipv4, l->addr, addr);
 	TAILQ_INIT(&l->recs);
-	hash_add(&net->locals, &l->node, local_key(net, ipv4, addr, &k));
+	hash_add(&net->locals, &l->node, local_key(ipv4, addr, &k));
 	return l;
 }
 

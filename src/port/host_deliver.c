@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include "port/host_internal.h"
 
-#define MSS_MIN ((u16)536) /* RFC 9293 3.7.1 */
+#define MSS_MIN 536 /* RFC 9293 3.7.1 */
 
 /* ---- notes ---- */
 
@@ -200,15 +200,25 @@ static struct host_segment segment(const struct host_conn *c, u8 flags)
 	};
 }
 
-/* Locked; one system call for each connection. */
-static u16 mss_of(struct host_conn *c)
+static u16 ask_mss(const struct host_conn *c)
 {
 	int mss = 0;
 	socklen_t len = sizeof(mss);
 
-	if (!c->mss && !getsockopt(c->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len))
-		c->mss = (u16)min(mss, UINT16_MAX);
-	return max(c->mss, MSS_MIN);
+	if (getsockopt(c->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, &len))
+		return MSS_MIN;
+	mss = min(mss, UINT16_MAX);
+	return (u16)max(mss, MSS_MIN);
+}
+
+/* Locked. */
+static u16 mss_of(struct host_conn *c)
+{
+	u16 *known = c->port->port.iface.loopback ? &c->port->loopback_mss[c->tuple.ipv4] : &c->mss;
+
+	if (!*known)
+		*known = ask_mss(c);
+	return *known;
 }
 
 /* The two below: locked; give the lock up; false: not taken. */

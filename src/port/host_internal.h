@@ -59,6 +59,7 @@ struct host_slot {
 struct host_port {
 	struct port port;
 	struct port_host *host;
+	u16 loopback_mss[2];      /* of IPv6 and IPv4, once known; the same for all connections on loopback */
 	LIST_ENTRY(host_port) entry;
 };
 

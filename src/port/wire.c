@@ -132,6 +132,7 @@ int wire_tx_segment(struct wire_port *p, const struct pkt_route *r, const u8 *se
 		return -ENOBUFS;
 	memcpy(f->data + hlen, seg, len);
 	pkt_push_headers(r, f->data + hlen, len, p->ip_id++);
+	f->intact = true;
 	return transmit(p, f);
 }
 

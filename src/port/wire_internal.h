@@ -28,6 +28,7 @@ struct wire_frame {
 	u32 len;
 	u8 size_class;
 	bool arrived;               /* the receiver's own path was applied already */
+	bool intact;                /* the checksums were computed here, and nothing was corrupted since */
 	u8 data[];
 };
 

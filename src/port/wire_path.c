@@ -61,6 +61,7 @@ static void corrupt(struct port_wire *w, struct wire_frame *f)
 	u64 pattern = 1 | rand_gen_below(&w->rand, 1u << CORRUPT_BITS_MAX);
 
 	w->stats.corrupted++;
+	f->intact = false;
 	for (u64 i = 0; i < CORRUPT_BITS_MAX && first + i < bits; i++)
 		if (pattern >> i & 1)
 			f->data[(first + i) / 8] ^= (u8)(0x80u >> (first + i) % 8);
@@ -88,6 +89,7 @@ static struct wire_frame *copy(struct port_wire *w, const struct wire_frame *f)
 	memcpy(dup->data, f->data, f->len);
 	dup->to = f->to;
 	dup->arrived = f->arrived;
+	dup->intact = f->intact;
 	wire_port_get(dup->to);
 	return dup;
 }

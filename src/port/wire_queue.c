@@ -50,7 +50,7 @@ struct wire_frame *wire_frame_get(struct wire_queue *q, u32 len)
 		return NULL;
 	f->size_class = c;
 	f->len = len;
-	f->arrived = false;
+	f->arrived = f->intact = false;
 	return f;
 }
 

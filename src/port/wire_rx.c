@@ -20,17 +20,10 @@ static bool filter_eq(const struct hash_node *n, const void *key)
 	       pkt_addr_eq(a->loc_addr, b->loc_addr) && pkt_addr_eq(a->rem_addr, b->rem_addr);
 }
 
-/*
- * Who may add to a table of listeners is in this process, so nobody can fill one of its chains: no secret
- * key is needed here. Quads come from peers and have the offload engine's keyed hash.
- */
+/* Quads come from peers and have the offload engine's keyed hash. */
 static u64 listener_hash(const struct pkt_tuple *u)
 {
-	u64 h = ((u64)u->loc_port << 16 | u->vlan_id) + u->ipv4;
-
-	h = (h ^ ((u64)u->loc_addr[0] << 32 | u->loc_addr[1])) * 0x9E3779B97F4A7C15ull;
-	h = (h ^ h >> 32 ^ ((u64)u->loc_addr[2] << 32 | u->loc_addr[3])) * 0x9E3779B97F4A7C15ull;
-	return h ^ h >> 32;
+	return hash_own(((u64)u->loc_port << 16 | u->vlan_id) << 1 | u->ipv4, u->loc_addr);
 }
 
 static struct port_filter *filter_find(const struct hash_table *t, const struct pkt_tuple *u, u64 hash)
@@ -84,7 +77,7 @@ int wire_filter_add(struct port *port, const struct port_filter_attr *a, struct 
 	f->attr.tuple = key;
 	hash_add(t, &f->node, hash);
 	if (a->quad)
-		tsa_time_wait_forget(p->tsa, &key);
+		tsa_time_wait_forget_hashed(p->tsa, &key, hash);
 	if (!a->quad && pkt_addr_is_any(key.loc_addr))
 		p->any_listeners++;
 	*out = f;
@@ -198,7 +191,7 @@ void wire_receive(struct wire_port *p, const struct wire_frame *f)
 		st->down++;
 		return;
 	}
-	switch (pkt_parse(f->data, f->len, true, &rx.pkt)) {
+	switch (pkt_parse(f->data, f->len, !f->intact, &rx.pkt)) {
 	case PKT_OK:
 		if (unlikely(wire_tapped(p)))
 			wire_tap(p, false, &rx.pkt);

@@ -7,21 +7,8 @@
  * The device's lock is held over the port's reserve() and release(), so that a number cannot be
  * seen between the two.
  */
-#include <stdlib.h>
 #include <string.h>
 #include "rnic/rnic_internal.h"
-
-struct apbvt_key {
-	u32 addr[4];
-	u16 number;
-	u16 ipv4;
-};
-
-struct apbvt_entry {
-	struct hash_node hn;
-	struct apbvt_key key;
-	u32 refs;
-};
 
 static struct apbvt_key apbvt_key(bool ipv4, const u32 *addr, u16 number)
 {
@@ -36,9 +23,14 @@ static bool apbvt_eq(const struct hash_node *n, const void *key)
 	return memcmp(&container_of(n, struct apbvt_entry, hn)->key, key, sizeof(struct apbvt_key)) == 0;
 }
 
+static u64 apbvt_hash(const struct apbvt_key *k)
+{
+	return hash_own((u32)k->number << 1 | k->ipv4, k->addr);
+}
+
 static struct apbvt_entry *apbvt_find(struct irdma_device *iwdev, const struct apbvt_key *k)
 {
-	struct hash_node *n = hash_find(&iwdev->apbvt, hash_of(&iwdev->apbvt, k, sizeof(*k)), apbvt_eq, k);
+	struct hash_node *n = hash_find(&iwdev->apbvt, apbvt_hash(k), apbvt_eq, k);
 
 	return n ? container_of(n, struct apbvt_entry, hn) : NULL;
 }
@@ -46,19 +38,19 @@ static struct apbvt_entry *apbvt_find(struct irdma_device *iwdev, const struct a
 /* Ask the port; @k->number 0 is filled in. */
 static int apbvt_reserve(struct irdma_device *iwdev, struct apbvt_key *k, bool shared)
 {
-	struct apbvt_entry *e = calloc(1, sizeof(*e));
+	struct apbvt_entry *e = pool_get(&rnic_device_of(iwdev)->apbvt_pool);
 	int rc;
 
 	if (!e)
 		return -ENOMEM;
 	rc = iwdev->port->ops->reserve(iwdev->port, k->ipv4, k->addr, &k->number, shared);
 	if (rc) {
-		free(e);
+		pool_put(&rnic_device_of(iwdev)->apbvt_pool, e);
 		return rc;
 	}
 	e->key = *k;
 	e->refs = 1;
-	hash_add(&iwdev->apbvt, &e->hn, hash_of(&iwdev->apbvt, k, sizeof(*k)));
+	hash_add(&iwdev->apbvt, &e->hn, apbvt_hash(k));
 	return 0;
 }
 
@@ -78,13 +70,13 @@ int rnic_apbvt_add(struct irdma_device *iwdev, bool ipv4, const u32 *addr, u16 *
 	struct apbvt_entry *e;
 	int rc = 0;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	e = k.number ? apbvt_find(iwdev, &k) : NULL;
 	if (e)
 		e->refs++;
 	else
 		rc = apbvt_reserve(iwdev, &k, shared);
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	if (!rc)
 		*number = k.number;
 	return rc;
@@ -102,15 +94,15 @@ void rnic_apbvt_del(struct irdma_device *iwdev, bool ipv4, const u32 *addr, u16 
 	struct apbvt_key k = apbvt_key(ipv4, addr, number);
 	struct apbvt_entry *e;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	e = apbvt_find(iwdev, &k);
 	assert(e);
 	if (e && --e->refs == 0) {
 		hash_del(&iwdev->apbvt, &e->hn);
-		free(e);
+		pool_put(&rnic_device_of(iwdev)->apbvt_pool, e);
 		iwdev->port->ops->release(iwdev->port, ipv4, k.addr, number);
 	}
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 }
 
 /**
@@ -123,8 +115,8 @@ size_t rnic_apbvt_count(struct irdma_device *iwdev)
 {
 	size_t n;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	n = iwdev->apbvt.count;
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return n;
 }

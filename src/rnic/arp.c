@@ -57,11 +57,11 @@ int rnic_arp_find(struct irdma_device *iwdev, bool ipv4, const u32 *addr)
 	struct rnic_arp_entry *e;
 	int index = RNIC_ARP_NONE;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	e = arp_lookup(iwdev, &k, hash);
 	if (e)
 		index = (int)e->index;
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return index;
 }
 
@@ -118,7 +118,7 @@ int rnic_arp_set(struct irdma_device *iwdev, bool ipv4, const u32 *addr, const u
 	struct rnic_arp_entry *e;
 	int rc = 0;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	e = arp_lookup(iwdev, &k, hash);
 	if (!e)
 		rc = arp_add(iwdev, &k, hash, &e);
@@ -126,7 +126,7 @@ int rnic_arp_set(struct irdma_device *iwdev, bool ipv4, const u32 *addr, const u
 		memcpy(e->mac, mac, sizeof(e->mac));
 		rc = (int)e->index;
 	}
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return rc;
 }
 
@@ -136,7 +136,7 @@ int rnic_arp_set(struct irdma_device *iwdev, bool ipv4, const u32 *addr, const u
  */
 void rnic_arp_flush(struct irdma_device *iwdev)
 {
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	for (u32 i = 0; i < iwdev->arp_free; i++) {
 		hash_del(&iwdev->arp, &iwdev->arp_by_index[i]->hn);
 		free(iwdev->arp_by_index[i]);
@@ -144,7 +144,7 @@ void rnic_arp_flush(struct irdma_device *iwdev)
 	free(iwdev->arp_by_index);
 	iwdev->arp_by_index = NULL;
 	iwdev->arp_size = iwdev->arp_free = 0;
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 }
 
 /**
@@ -159,11 +159,11 @@ int rnic_arp_mac(struct irdma_device *iwdev, int index, u8 mac[6])
 {
 	int rc = -ENOENT;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	if (index >= 0 && (u32)index < iwdev->arp_free) {
 		memcpy(mac, iwdev->arp_by_index[index]->mac, 6);
 		rc = 0;
 	}
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return rc;
 }

@@ -17,9 +17,9 @@ static struct irdma_puda_buf *buf_alloc(struct irdma_sc_vsi *vsi, bool large)
 {
 	struct irdma_puda_buf *buf;
 
-	pthread_mutex_lock(&vsi->lock);
+	mutex_lock(&vsi->lock);
 	buf = pool_get(large ? &vsi->large : &vsi->small);
-	pthread_mutex_unlock(&vsi->lock);
+	mutex_unlock(&vsi->lock);
 	if (!buf)
 		return NULL;
 	memset(buf, 0, offsetof(struct irdma_puda_buf, mem));
@@ -58,7 +58,7 @@ struct irdma_puda_buf *rnic_buf_get(struct irdma_sc_vsi *vsi, u32 len)
  */
 void rnic_buf_hold(struct irdma_puda_buf *buf)
 {
-	__atomic_fetch_add(&buf->refcount, 1, __ATOMIC_RELAXED);
+	count_up(&buf->refcount);
 }
 
 /**
@@ -68,14 +68,14 @@ void rnic_buf_hold(struct irdma_puda_buf *buf)
 void rnic_buf_put(struct irdma_puda_buf *buf)
 {
 	struct irdma_sc_vsi *vsi = buf->vsi;
-	u32 before = __atomic_fetch_sub(&buf->refcount, 1, __ATOMIC_ACQ_REL);
+	u32 before = count_down(&buf->refcount);
 
 	assert(before > 0);
 	if (before > 1)
 		return;
-	pthread_mutex_lock(&vsi->lock);
+	mutex_lock(&vsi->lock);
 	pool_put(buf->large ? &vsi->large : &vsi->small, buf);
-	pthread_mutex_unlock(&vsi->lock);
+	mutex_unlock(&vsi->lock);
 }
 
 static int ilq_tx(struct port *port, const struct irdma_puda_buf *buf)

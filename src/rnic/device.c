@@ -104,6 +104,8 @@ int rnic_device_create(struct loop *loop, struct net *net, const struct net_ifac
 	init_limits(&dev->limits, limits);
 	init_vsi(dev);
 	pthread_mutex_init(&dev->lock, NULL);
+	pool_init(&d->qp_pool, sizeof(struct rnic_qp), 0);
+	pool_init(&d->apbvt_pool, sizeof(struct apbvt_entry), 0);
 	workq_init(&d->wq, loop);
 	*out = dev;
 	return 0;
@@ -158,6 +160,8 @@ void rnic_device_destroy(struct irdma_device *iwdev)
 	hash_destroy(&iwdev->qps);
 	pool_destroy(&iwdev->vsi.large);
 	pool_destroy(&iwdev->vsi.small);
+	pool_destroy(&d->apbvt_pool);
+	pool_destroy(&d->qp_pool);
 	pthread_mutex_destroy(&iwdev->vsi.lock);
 	pthread_mutex_destroy(&iwdev->lock);
 	free(d);

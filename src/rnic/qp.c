@@ -10,7 +10,6 @@
  * it with no lock held, at once if it is the one that saw it, else from a work item. The CM hears of a
  * stream's end at most once, and exactly once unless it released the stream before.
  */
-#include <stdlib.h>
 #include <string.h>
 #include "rnic/rnic_internal.h"
 
@@ -159,12 +158,29 @@ static u32 next_qpn(struct irdma_device *iwdev)
 	return n;
 }
 
+static struct rnic_qp *memory_get(struct irdma_device *iwdev)
+{
+	struct rnic_qp *q;
+
+	mutex_lock(&iwdev->lock);
+	q = pool_get(&rnic_device_of(iwdev)->qp_pool);
+	mutex_unlock(&iwdev->lock);
+	return q;
+}
+
+static void memory_put(struct irdma_device *iwdev, struct rnic_qp *q)
+{
+	mutex_lock(&iwdev->lock);
+	pool_put(&rnic_device_of(iwdev)->qp_pool, q);
+	mutex_unlock(&iwdev->lock);
+}
+
 static int table_add(struct irdma_qp *qp)
 {
 	struct irdma_device *iwdev = qp->iwdev;
 	int rc = 0;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	if (iwdev->qps.count >= QPN_MASK / 2) {
 		rc = -ENOSPC;
 	} else {
@@ -172,7 +188,7 @@ static int table_add(struct irdma_qp *qp)
 		hash_add(&iwdev->qps, &qp->hn, qpn_hash(qp->qp_num));
 		rnic_device_of(iwdev)->qps_created++;
 	}
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return rc;
 }
 
@@ -185,26 +201,24 @@ static int table_add(struct irdma_qp *qp)
  */
 int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
 {
-	struct rnic_qp *q = malloc(sizeof(*q));
+	struct rnic_qp *q = memory_get(iwdev);
 	int rc;
 
 	if (!q)
 		return -ENOMEM;
-	/* The lock is set up below. Clearing all would be turned into calloc(), which does without glibc's cache. */
-	memset(&q->qp, 0, offsetof(struct irdma_qp, lock));
-	memset((char *)&q->qp.lock + sizeof(q->qp.lock), 0,
-	       sizeof(*q) - offsetof(struct rnic_qp, qp.lock) - sizeof(q->qp.lock));
+	memset(q, 0, sizeof(*q));
 	q->qp.iwdev = iwdev;
 	q->qp.refcount = 1;
 	q->read_msn = 1;
-	rc = table_add(&q->qp);
-	if (rc) {
-		free(q);
-		return rc;
-	}
 	pthread_mutex_init(&q->qp.lock, NULL);
 	work_setup(&q->work, rnic_qp_work);
 	timer_setup(&q->qp.rtr_timer, iwdev->loop, rnic_qp_rtr_timeout);
+	rc = table_add(&q->qp);
+	if (rc) {
+		pthread_mutex_destroy(&q->qp.lock);
+		memory_put(iwdev, q);
+		return rc;
+	}
 	*out = &q->qp;
 	return 0;
 }
@@ -215,7 +229,7 @@ int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
  */
 void rnic_qp_hold(struct irdma_qp *qp)
 {
-	__atomic_fetch_add(&qp->refcount, 1, __ATOMIC_RELAXED);
+	count_up(&qp->refcount);
 }
 
 static void qp_free(struct irdma_qp *qp)
@@ -224,7 +238,7 @@ static void qp_free(struct irdma_qp *qp)
 	rnic_tx_drop(qp);
 	mpa_rx_destroy(&qp->rx);
 	pthread_mutex_destroy(&qp->lock);
-	free(rnic_qp_of(qp));
+	memory_put(qp->iwdev, rnic_qp_of(qp));
 }
 
 /**
@@ -234,7 +248,7 @@ static void qp_free(struct irdma_qp *qp)
 void rnic_qp_put(struct irdma_qp *qp)
 {
 	struct rnic_device *d = rnic_device_of(qp->iwdev);
-	u32 before = __atomic_fetch_sub(&qp->refcount, 1, __ATOMIC_ACQ_REL);
+	u32 before = count_down(&qp->refcount);
 
 	assert(before > 0);
 	if (before > 1)
@@ -254,11 +268,11 @@ struct irdma_qp *rnic_qp_find(struct irdma_device *iwdev, u32 qp_num)
 {
 	struct irdma_qp *qp;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	qp = qpn_lookup(iwdev, qp_num);
 	if (qp)
 		rnic_qp_hold(qp);
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return qp;
 }
 
@@ -288,12 +302,12 @@ static bool table_del(struct irdma_qp *qp)
 	struct irdma_device *iwdev = qp->iwdev;
 	bool sole;
 
-	pthread_mutex_lock(&iwdev->lock);
+	mutex_lock(&iwdev->lock);
 	hash_del(&iwdev->qps, &qp->hn);
 	sole = __atomic_load_n(&qp->refcount, __ATOMIC_ACQUIRE) == 1;
 	if (sole)
 		rnic_device_of(iwdev)->qps_created--;
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_unlock(&iwdev->lock);
 	return sole;
 }
 
@@ -306,13 +320,13 @@ static bool table_del(struct irdma_qp *qp)
  */
 void rnic_qp_destroy(struct irdma_qp *qp)
 {
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	assert(!qp->destroying);
 	qp->destroying = true;
 	destroy_locked(qp);
 	if (rnic_qp_of(qp)->todo)
 		rnic_qp_kick(qp);
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 	if (table_del(qp))
 		qp_free(qp);
 	else
@@ -379,9 +393,9 @@ int rnic_qp_offload(struct irdma_qp *qp, struct irdma_sc_ah *ah, const struct tc
 {
 	int rc;
 
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	rc = offload_locked(qp, ah, tcp, iw);
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 	return rc;
 }
 
@@ -398,7 +412,7 @@ int rnic_qp_send_rtr(struct irdma_qp *qp)
 	int rc = 0;
 	u32 len;
 
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	len = rdmap_build_rtr(qp->iw.rtr, ulpdu);
 	if (!qp->iw.initiator || !len || q->rtr_sent) {
 		rc = -EINVAL;
@@ -409,7 +423,7 @@ int rnic_qp_send_rtr(struct irdma_qp *qp)
 		q->rtr_resp_due = qp->iw.rtr == RDMAP_RTR_READ;
 		rnic_tx_ulpdu(qp, ulpdu, len);
 	}
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 	return rc;
 }
 
@@ -447,7 +461,7 @@ int rnic_qp_modify(struct irdma_qp *qp, enum rnic_qp_state next)
 {
 	int rc = 0;
 
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	if (next == qp->state)
 		goto unlock;
 	if (next == RNIC_QP_RTS || !rnic_qp_may_step(qp->state, next)) {
@@ -458,6 +472,6 @@ int rnic_qp_modify(struct irdma_qp *qp, enum rnic_qp_state next)
 	if (rnic_qp_of(qp)->todo)
 		rnic_qp_kick(qp);
 unlock:
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 	return rc;
 }

@@ -169,14 +169,14 @@ static void serve(struct irdma_qp *qp, u32 events)
 	struct rnic_qp *q = rnic_qp_of(qp);
 	u32 todo;
 
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	events |= q->events;
 	q->events = 0;
 	if (events && qp->stream)
 		handle_events(qp, events);
 	todo = q->todo;
 	q->todo = 0;
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 	if (todo)
 		tell_cm(qp, todo);
 }
@@ -205,10 +205,10 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 {
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
 
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	if (qp->stream && qp->rtr_pending && qp->state == RNIC_QP_RTS)
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 	serve(qp, 0);
 }
 
@@ -258,8 +258,8 @@ static void release_locked(struct irdma_qp *qp)
  */
 void rnic_qp_release_stream(struct irdma_qp *qp)
 {
-	pthread_mutex_lock(&qp->lock);
+	mutex_lock(&qp->lock);
 	if (qp->stream)
 		release_locked(qp);
-	pthread_mutex_unlock(&qp->lock);
+	mutex_unlock(&qp->lock);
 }

@@ -20,9 +20,22 @@
 
 #define ROOM "rnic"
 
+struct apbvt_key {
+	u32 addr[4];
+	u16 number;
+	u16 ipv4;
+};
+
+struct apbvt_entry {
+	struct hash_node hn;
+	struct apbvt_key key;
+	u32 refs;
+};
+
 struct rnic_device {
 	struct irdma_device dev;
 	struct workq wq;       /* the QPs' deferred work */
+	struct pool qp_pool, apbvt_pool; /* under the device's lock */
 	size_t qps_created;    /* under the device's lock */
 	size_t qps_freed;      /* atomic */
 };
@@ -56,7 +69,7 @@ static inline struct rnic_qp *rnic_qp_of(struct irdma_qp *qp)
 	return container_of(qp, struct rnic_qp, qp);
 }
 
-#define rnic_count(counter) ((void)__atomic_fetch_add(&(counter), 1, __ATOMIC_RELAXED))
+#define rnic_count(counter) (single_threaded() ? (void)++(counter) : (void)__atomic_fetch_add(&(counter), 1, __ATOMIC_RELAXED))
 
 /* qp.c; all with qp->lock held */
 bool rnic_qp_may_step(enum rnic_qp_state from, enum rnic_qp_state to);

@@ -138,6 +138,24 @@ static void on_resolved(struct tool_session *s, struct tool_conn *c)
 	tool_conn_find_rec(s, c);
 }
 
+/* RFC 6581 lets a responder that cannot go along accept, so to say, and send a Terminate right behind the reply. */
+static void on_established(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
+{
+	struct tool_view v = { .terminate = CM_CAUSE_NONE };
+
+	if (c->rec)
+		tool_watch_view(&s->watch, c->rec, &v);
+	if (v.terminate == CM_CAUSE_NONE) {
+		tool_session_count(s, c, TOOL_OK, 0);
+		tool_report_established(s, c, ev);
+		tool_conn_up(s, c, max(s->o->hold_s, 0.0));
+		return;
+	}
+	tool_session_count(s, c, TOOL_PROTOCOL, (int)v.terminate);
+	iwcm_disconnect(c->id);
+	tool_report_failure(s, c, TOOL_PROTOCOL, (int)v.terminate, -EPROTO, ev);
+}
+
 static void on_event(struct tool_session *s, const struct iwcm_event *ev)
 {
 	struct tool_conn *c = iwcm_user(ev->id);
@@ -147,9 +165,7 @@ static void on_event(struct tool_session *s, const struct iwcm_event *ev)
 		on_resolved(s, c);
 		break;
 	case IWCM_EVENT_ESTABLISHED:
-		tool_session_count(s, c, TOOL_OK, 0);
-		tool_report_established(s, c, ev);
-		tool_conn_up(s, c, max(s->o->hold_s, 0.0));
+		on_established(s, c, ev);
 		break;
 	case IWCM_EVENT_RESOLVE_ERROR:
 	case IWCM_EVENT_REJECTED:
@@ -160,7 +176,8 @@ static void on_event(struct tool_session *s, const struct iwcm_event *ev)
 		fail(s, c, ev->type, CM_CAUSE_LOCAL, ev->status, NULL);
 		break;
 	case IWCM_EVENT_DISCONNECTED:
-		tool_report_end(s, c, ev);
+		if (c->up)
+			tool_report_end(s, c, ev);
 		break;
 	case IWCM_EVENT_CLOSED:
 		tool_conn_free(s, c);

@@ -73,7 +73,8 @@ struct writer {
 	struct tool_flow *f;
 	struct tool_half *half;
 	bool out;
-	char tcp[TOOL_TITLE]; /* flags that go in front of the first line */
+	struct tool_line held; /* the last one, which flags go behind */
+	bool holding;
 	void (*emit)(void *arg, const struct tool_line *line);
 	void *arg;
 };
@@ -89,13 +90,26 @@ static void append(char *buf, size_t size, const char *fmt, ...)
 	va_end(ap);
 }
 
-static void emit(struct writer *w, struct tool_line *line)
+static void emit(struct writer *w, const struct tool_line *line)
 {
-	if (*w->tcp) {
-		append(line->title, sizeof(line->title), "%s%s", *line->title ? ", " : "", w->tcp);
-		w->tcp[0] = '\0';
-	}
-	w->emit(w->arg, line);
+	if (w->holding)
+		w->emit(w->arg, &w->held);
+	w->held = *line;
+	w->holding = true;
+}
+
+/* All that was said, and SYN, FIN, RST behind it. */
+static void emit_end(struct writer *w, const char *tcp)
+{
+	static const struct tool_line empty;
+
+	if (!w->holding && !*tcp)
+		return;
+	if (!w->holding)
+		w->held = empty;
+	if (*tcp)
+		append(w->held.title, sizeof(w->held.title), "%s%s", *w->held.title ? ", " : "", tcp);
+	w->emit(w->arg, &w->held);
 }
 
 static void flag_names(u8 flags, char *buf, size_t size)
@@ -387,6 +401,7 @@ void tool_flow_segment(struct tool_flow *f, bool out, const struct pkt *p, struc
 {
 	struct writer w = { .f = f, .half = &f->half[out], .out = out, .emit = emit_line, .arg = arg };
 	struct tool_line line = { "", "" };
+	char tcp[TOOL_TITLE];
 	u32 skip;
 
 	/* The CM tries revision 1 from the same port: another connection. */
@@ -394,18 +409,15 @@ void tool_flow_segment(struct tool_flow *f, bool out, const struct pkt *p, struc
 		tool_flow_destroy(f);
 	note_numbers(f, out, p, seg);
 	seg->again = is_again(w.half, p);
-	describe_flags(p, w.tcp, sizeof(w.tcp));
+	describe_flags(p, tcp, sizeof(tcp));
 	if (seg->again) {
-		append(line.title, sizeof(line.title), "again: %s%s", p->datalen ? "data" : "", p->datalen && *w.tcp ? ", " : "");
-		append(line.title, sizeof(line.title), "%s", w.tcp);
-		w.tcp[0] = '\0';
-		emit(&w, &line);
+		append(line.title, sizeof(line.title), "again: %s%s%s", p->datalen ? "data" : "", p->datalen && *tcp ? ", " : "", tcp);
+		emit_line(arg, &line);
 		return;
 	}
 	skip = p->datalen ? old_bytes(w.half, p->seq + !!(p->flags & PKT_SYN), p->datalen) : 0;
 	take_bytes(&w, p->data + skip, p->datalen - skip);
-	if (*w.tcp)
-		emit(&w, &line);
+	emit_end(&w, tcp);
 	advance(w.half, p);
 }
 

@@ -262,10 +262,26 @@ void tool_report_next_address(struct tool_session *s, struct tool_conn *c, int c
 	}
 }
 
+static const char *end_of(int status)
+{
+	switch (-status) {
+	case 0:
+		return "in order";
+	case ECONNRESET:
+		return "by a reset";
+	case EPROTO:
+		return "by a Terminate, or an FPDU that is wrong";
+	case ETIMEDOUT:
+		return "because the peer acknowledges nothing any more";
+	default:
+		return strerror(-status);
+	}
+}
+
 /* After ESTABLISHED: how it ended. */
 void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
-	const char *how = ev->status == 0 ? "in order" : ev->status == -ECONNRESET ? "by a reset" : strerror(-ev->status);
+	const char *how = end_of(ev->status);
 	struct tool_json j;
 
 	if (s->events) {

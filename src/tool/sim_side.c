@@ -344,8 +344,7 @@ static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
 			pdata_check(s->sim, s->serial, PDATA_REJECT, ev);
 		finish(s);
 	} else {
-		if (rec->accepted || !sim_no_rtr(s->sim, rec))
-			pdata_check(s->sim, s->serial, PDATA_ACCEPT, ev);
+		pdata_check(s->sim, s->serial, PDATA_ACCEPT, ev);
 		on_established(s, ev);
 	}
 }

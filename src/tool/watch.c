@@ -7,15 +7,15 @@
 #include <unistd.h>
 #include "tool/watch.h"
 
-struct key {
+struct ends_key {
 	u32 loc_addr[4], rem_addr[4];
 	u16 loc_port, rem_port;
 };
-static_assert(sizeof(struct key) == 36, "no padding in what is hashed");
+static_assert(sizeof(struct ends_key) == 36, "no padding in what is hashed");
 
-static struct key key_of(const struct pkt_tuple *t)
+static struct ends_key key_of(const struct pkt_tuple *t)
 {
-	struct key k = { .loc_port = t->loc_port, .rem_port = t->rem_port };
+	struct ends_key k = { .loc_port = t->loc_port, .rem_port = t->rem_port };
 
 	memcpy(k.loc_addr, t->loc_addr, sizeof(k.loc_addr));
 	memcpy(k.rem_addr, t->rem_addr, sizeof(k.rem_addr));
@@ -24,7 +24,7 @@ static struct key key_of(const struct pkt_tuple *t)
 
 static bool rec_eq(const struct hash_node *n, const void *key)
 {
-	struct key k = key_of(&container_of(n, struct tool_rec, hn)->tuple);
+	struct ends_key k = key_of(&container_of(n, struct tool_rec, hn)->tuple);
 
 	return !memcmp(&k, key, sizeof(k));
 }
@@ -33,7 +33,7 @@ static bool rec_eq(const struct hash_node *n, const void *key)
 
 static struct tool_rec *find(struct tool_watch *w, const struct pkt_tuple *t)
 {
-	struct key k = key_of(t);
+	struct ends_key k = key_of(t);
 	struct hash_node *n = hash_find(&w->recs, hash_of(&w->recs, &k, sizeof(k)), rec_eq, &k);
 
 	return n ? container_of(n, struct tool_rec, hn) : NULL;
@@ -49,7 +49,7 @@ static void unhash(struct tool_watch *w, struct tool_rec *rec)
 static struct tool_rec *rec_new(struct tool_watch *w, const struct pkt_tuple *t, u64 now_ns)
 {
 	struct tool_rec *rec = w->num_recs < TOOL_RECS_MAX ? calloc(1, sizeof(*rec)) : NULL;
-	struct key k = key_of(t);
+	struct ends_key k = key_of(t);
 
 	if (!rec) {
 		w->not_recorded++;
@@ -313,6 +313,14 @@ size_t tool_watch_all(struct tool_watch *w, struct tool_rec ***out)
 	return n;
 }
 
+/* RFC 6581: how a responder, or an initiator, says that it cannot go along. */
+static enum cm_cause turned_down(const struct tool_half *h)
+{
+	if (!h->term_seen || h->term.layer != TERM_LAYER_LLP)
+		return CM_CAUSE_NONE;
+	return h->term.code == TERM_MPA_IRD ? CM_CAUSE_MPA_IRD : h->term.code == TERM_MPA_RTR ? CM_CAUSE_MPA_RTR : CM_CAUSE_NONE;
+}
+
 /*
  * Why a peer never got as far as a good MPA request. The CM tells no one above it, as there is nobody to tell; but the
  * frames are as good a witness.
@@ -325,10 +333,8 @@ static enum cm_cause judge(const struct tool_rec *rec)
 		return CM_CAUSE_MPA_KEY;
 	if (in->verdict == TOOL_MPA_BAD_LENGTH)
 		return CM_CAUSE_MPA_LENGTH;
-	if (out->term_seen && out->term.layer == TERM_LAYER_LLP && out->term.code == TERM_MPA_IRD)
-		return CM_CAUSE_MPA_IRD;
-	if (out->term_seen && out->term.layer == TERM_LAYER_LLP && out->term.code == TERM_MPA_RTR)
-		return CM_CAUSE_MPA_RTR;
+	if (turned_down(out) != CM_CAUSE_NONE)
+		return turned_down(out);
 	if (in->phase == TOOL_FPDUS && in->start.flags & MPA_FLAG_REJECT)
 		return CM_CAUSE_MPA_FLAGS;
 	if (in->phase == TOOL_FPDUS && !in->rst && !in->fin)
@@ -352,6 +358,7 @@ void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct to
 		.at_rest = rec->closed || !rec->state || !strcmp(rec->state, "OFFLOADED"),
 		.state = rec->state,
 		.idle_ns = now_ns > rec->last_ns ? now_ns - rec->last_ns : 0,
+		.terminate = turned_down(&rec->flow.half[0]),
 		.cause = judge(rec),
 	};
 	pthread_mutex_unlock(&w->lock);

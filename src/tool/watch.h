@@ -86,6 +86,7 @@ struct tool_view {
 	bool at_rest;            /* nothing will happen unless somebody wants it: offloaded or closed */
 	const char *state;       /* of the CM's node, or NULL */
 	u64 idle_ns;             /* since the last thing seen */
+	enum cm_cause terminate; /* a Terminate of the peer's that turns the connection down: why */
 	enum cm_cause cause;     /* passive and closed without a request: why, as far as frames tell */
 };
 

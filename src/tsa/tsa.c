@@ -99,8 +99,12 @@ static bool entry_eq(const struct hash_node *n, const void *key)
 u64 tsa_hash(const struct tsa *t, const struct pkt_tuple *k)
 {
 	u32 ports = (u32)k->loc_port << 16 | k->rem_port;
-	u32 w[10] = { ports, (u32)k->vlan_id << 1 | k->ipv4, k->loc_addr[0], k->rem_addr[0] };
+	u32 w[10];
 
+	w[0] = ports;
+	w[1] = (u32)k->vlan_id << 1 | k->ipv4;
+	w[2] = k->loc_addr[0];
+	w[3] = k->rem_addr[0];
 	if (k->ipv4)
 		return hash_of(&t->table, w, 4 * sizeof(w[0]));
 	memcpy(&w[4], &k->loc_addr[1], 3 * sizeof(w[0]));

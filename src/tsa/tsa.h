@@ -69,5 +69,6 @@ int tsa_error(const struct tsa_conn *c);
 int tsa_time_wait_add(struct tsa *t, const struct tcp_info_ho *info);
 /* A new connection with these addresses is opened from this end: the record makes way. True if there was one. */
 bool tsa_time_wait_forget(struct tsa *t, const struct pkt_tuple *tuple);
+bool tsa_time_wait_forget_hashed(struct tsa *t, const struct pkt_tuple *tuple, u64 hash);
 
 #endif

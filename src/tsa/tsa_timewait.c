@@ -112,26 +112,36 @@ int tsa_time_wait_add(struct tsa *t, const struct tcp_info_ho *info)
 }
 
 /**
- * tsa_time_wait_forget() - a new connection with these addresses is opened from this end
+ * tsa_time_wait_forget_hashed() - a new connection with these addresses is opened from this end
  * @t: the tsa
  * @u: its addresses
+ * @hash: tsa_hash() of them
  *
  * RFC 6528 keeps the new sequence numbers above the old ones.
  *
  * Return: true if there was a record.
  */
-bool tsa_time_wait_forget(struct tsa *t, const struct pkt_tuple *u)
+bool tsa_time_wait_forget_hashed(struct tsa *t, const struct pkt_tuple *u, u64 hash)
 {
-	struct tsa_entry *e;
+	struct tsa_entry *e = t->n_time_waits ? tsa_find(t, u, hash) : NULL;
 
-	if (!t->n_time_waits)
-		return false;
-	e = tsa_find(t, u, tsa_hash(t, u));
 	if (!e || e->kind != TSA_KIND_TIME_WAIT)
 		return false;
 	t->stats.time_wait_reuse++;
 	tsa_time_wait_del(t, container_of(e, struct tsa_time_wait, e));
 	return true;
+}
+
+/**
+ * tsa_time_wait_forget() - tsa_time_wait_forget_hashed() for who has no hash
+ * @t: the tsa
+ * @u: its addresses
+ *
+ * Return: true if there was a record.
+ */
+bool tsa_time_wait_forget(struct tsa *t, const struct pkt_tuple *u)
+{
+	return tsa_time_wait_forget_hashed(t, u, tsa_hash(t, u));
 }
 
 static void answer(struct tsa *t, struct tsa_time_wait *tw)
