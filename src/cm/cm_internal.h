@@ -20,7 +20,7 @@
 #define CM_RX_MAX 8192u             /* bytes a node keeps: MPA frame and what follows it before offload */
 #define CM_RTO_INIT_MS 1000u        /* RFC 6298 2.1 */
 #define CM_RTO_MAX_MS 60000u
-#define CM_SYN_RETRIES 6u           /* as Linux tcp_syn_retries: 127 s in all */
+#define CM_SYN_RETRIES 6u           /* as Linux tcp_syn_retries; 123 s in all, as the RTO stops at 60 s */
 #define CM_SYNACK_RETRIES 4u
 #define CM_DATA_RETRIES 7u
 #define CM_MPA_TIMEOUT_MS 10000u    /* a peer that says nothing in the MPA stage */
@@ -158,6 +158,8 @@ struct irdma_disconn_work {
 struct irdma_cm_node {
 	struct hash_node hn;
 	u32 refcount;
+	u16 loc_port, rem_port, vlan_id; /* up to rem_addr: all that a look-up reads, in one cache line */
+	u32 loc_addr[4], rem_addr[4];
 	enum irdma_cm_node_state state;
 	bool ipv4, active;           /* active: we sent the SYN */
 	bool hashed, apbvt_set;
@@ -168,8 +170,6 @@ struct irdma_cm_node {
 	bool request_up;             /* CONNECT_REQUEST was delivered and taken: the upper layer holds a reference */
 	bool peer_fin;               /* FIN received */
 	bool neigh_pending;          /* active: link address not known yet, the SYN waits for it */
-	u16 loc_port, rem_port, vlan_id;
-	u32 loc_addr[4], rem_addr[4];
 	u8 loc_mac[6], rem_mac[6];
 	u8 tos, user_pri;
 	enum cm_cause cause;         /* first one wins: cm_node_set_cause() */

@@ -201,6 +201,20 @@ static void join_listener(struct irdma_cm_node *node, struct irdma_cm_listener *
 		node->cm_id->add_ref(node->cm_id);
 }
 
+/* What may fail. */
+static int node_prepare(struct irdma_cm_node *node)
+{
+	int err = cm_node_resolve(node);
+
+	if (err && err != -EAGAIN) {
+		log_info("cm", "peer unreachable: %s", strerror(-err));
+		return err;
+	}
+	node->neigh_pending = err == -EAGAIN;
+	node->spare = pool_get(&node->cm_core->event_pool);
+	return node->spare ? 0 : -ENOMEM;
+}
+
 /**
  * irdma_make_cm_node - a node for one connection
  * @cm_core: core
@@ -212,7 +226,7 @@ static void join_listener(struct irdma_cm_node *node, struct irdma_cm_listener *
  * Where the link address is not known yet, resolution is under way: an active node then holds its SYN back
  * (neigh_pending), a passive one is answered to where its SYN came from.
  *
- * Return: a node in state INITED with its life's reference, or NULL without memory or if the peer is unreachable.
+ * Return: a node in state INITED with its life's reference, or NULL with errno set: ENOMEM, or why the peer is unreachable.
  */
 struct irdma_cm_node *irdma_make_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwdev, struct irdma_cm_info *cm_info,
 					 struct irdma_cm_listener *listener)
@@ -220,19 +234,15 @@ struct irdma_cm_node *irdma_make_cm_node(struct irdma_cm_core *cm_core, struct i
 	struct irdma_cm_node *node = pool_get(&cm_core->node_pool);
 	int err;
 
-	if (!node)
-		return NULL;
-	node_init(node, cm_core, iwdev, cm_info);
-	err = cm_node_resolve(node);
-	if (err && err != -EAGAIN) {
-		log_info("cm", "peer unreachable: %s", strerror(-err));
-		pool_put(&cm_core->node_pool, node);
+	if (!node) {
+		errno = ENOMEM;
 		return NULL;
 	}
-	node->neigh_pending = err == -EAGAIN;
-	node->spare = pool_get(&cm_core->event_pool);
-	if (!node->spare) {
+	node_init(node, cm_core, iwdev, cm_info);
+	err = node_prepare(node);
+	if (err) {
 		pool_put(&cm_core->node_pool, node);
+		errno = -err;
 		return NULL;
 	}
 	cm_node_init_tcp(node);
@@ -272,7 +282,8 @@ static int copy_pdata(struct irdma_cm_node *node, const struct iw_cm_conn_param 
  * The node is made by irdma_make_cm_node() and marked active; IRD and ORD are recorded; the private data is copied, for the caller's may
  * be gone when the MPA request is sent. Nothing is sent yet.
  *
- * Return: 0; -EINVAL for private data that does not fit; -EADDRINUSE if the 4-tuple is in use; -EHOSTUNREACH; -ENOMEM.
+ * Return: 0; -EINVAL for private data that does not fit; -EADDRINUSE if the 4-tuple is in use; -EHOSTUNREACH, -ENETUNREACH
+ * and what else the route look-up says; -ENOMEM.
  */
 int irdma_create_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwdev, struct iw_cm_conn_param *conn_param,
 			 struct irdma_cm_info *cm_info, struct irdma_cm_node **caller_cm_node)
@@ -290,7 +301,7 @@ int irdma_create_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwd
 	}
 	node = irdma_make_cm_node(cm_core, iwdev, cm_info, NULL);
 	if (!node)
-		return -EHOSTUNREACH;
+		return -errno;
 	node->active = true;
 	irdma_record_ird_ord(node, conn_param->ird, conn_param->ord);
 	if (copy_pdata(node, conn_param)) {

@@ -12,6 +12,7 @@
 #include "tool/session.h"
 
 #define TCP_TIMEOUT_MS 20000u    /* without --timeout */
+#define LEAD_MS 100              /* the CM's time limits come so much before ours */
 #define STARTS_PER_TURN 64
 
 static struct {
@@ -41,6 +42,7 @@ static void set_options(struct tool_session *s, struct iwcm_id *id)
 	o.connect_timeout_ms = TCP_TIMEOUT_MS;
 	if (s->deadline_ns != UINT64_MAX) {
 		left_ms = s->deadline_ns > now_ns ? (s->deadline_ns - now_ns) / NSEC_PER_MSEC : 0;
+		left_ms -= min(left_ms / 4, (u64)LEAD_MS);
 		o.connect_timeout_ms = o.mpa_timeout_ms = (unsigned int)min(max(left_ms, (u64)1), (u64)INT32_MAX);
 	}
 	iwcm_set_options(id, &o);
@@ -220,7 +222,7 @@ static int pending_cause(struct tool_session *s, const struct tool_conn *c)
 	if (s->end == TOOL_END_SIGNAL)
 		return CM_CAUSE_LOCAL;
 	if (!c->rec)
-		return CM_CAUSE_NO_SYNACK;
+		return CM_CAUSE_NONE;
 	tool_watch_view(&s->watch, c->rec, &v);
 	return v.state && !strcmp(v.state, "MPAREQ_SENT") ? CM_CAUSE_NO_MPA_REPLY : CM_CAUSE_NO_SYNACK;
 }

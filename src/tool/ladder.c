@@ -223,22 +223,28 @@ u64 tool_ladder_number(struct tool_ladder *l, struct tool_rec *rec)
 	return rec->number;
 }
 
-void tool_ladder_focus(struct tool_ladder *l, struct tool_rec *rec)
+static u64 focus(struct tool_ladder *l, struct tool_rec *rec, bool force)
 {
+	struct tool_rec *old = l->focus;
 	struct tool_view v;
 
-	if (l->focus && l->focus != rec && !l->json) {
-		tool_watch_fetch(l->w, l->focus);
-		print_pending(l, l->focus, true);
-	}
-	if (rec && l->w->keep_entries) {
-		tool_watch_view(l->w, rec, &v);
-		if (l->focus != rec && !l->json)
-			heading(l, rec, &v);
-		tool_watch_fetch(l->w, rec);
-		print_pending(l, rec, true);
-	}
 	l->focus = rec;
+	if (old && old != rec && !l->json) {
+		tool_watch_fetch(l->w, old);
+		print_pending(l, old, true);
+	}
+	if (!rec || !l->w->keep_entries)
+		return UINT64_MAX;
+	tool_watch_view(l->w, rec, &v);
+	if (old != rec && !l->json)
+		heading(l, rec, &v);
+	tool_watch_fetch(l->w, rec);
+	return print_pending(l, rec, force);
+}
+
+void tool_ladder_focus(struct tool_ladder *l, struct tool_rec *rec)
+{
+	focus(l, rec, true);
 }
 
 void tool_ladder_forget(struct tool_ladder *l, const struct tool_rec *rec)
@@ -278,7 +284,7 @@ u64 tool_ladder_pump(struct tool_ladder *l)
 	for (i = 0; i < n && again == UINT64_MAX; i++) {
 		if (all[i] == l->focus || STAILQ_EMPTY(&all[i]->pending) || !may_lose_focus(l))
 			continue;
-		tool_ladder_focus(l, all[i]);
+		again = focus(l, all[i], false);
 	}
 	return again;
 }

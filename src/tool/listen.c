@@ -192,18 +192,11 @@ static bool is_done(struct tool_session *s)
 	return TAILQ_EMPTY(&s->conns) && (run.stopped || (s->o->count && run.taken >= s->o->count));
 }
 
+/* What has been accepted comes up, or fails, in a moment. */
 static void on_stop(struct tool_session *s)
 {
-	struct tool_conn *c, *next;
-
 	run.stopped = true;
 	close_listeners();
-	TAILQ_FOREACH_SAFE(c, &s->conns, entry, next) {
-		if (c->up || c->counted)
-			continue;
-		decided(s, c, TOOL_LOCAL, CM_CAUSE_LOCAL);
-		tool_conn_free(s, c);
-	}
 }
 
 static const struct tool_session_ops ops = { on_event, on_tick, is_done, on_stop };

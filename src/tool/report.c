@@ -196,9 +196,21 @@ void tool_report_established(struct tool_session *s, struct tool_conn *c, const 
 	}
 }
 
+/* RFC 6581: what the peer has said about it, besides. */
+static int terminate_of(struct tool_session *s, const struct tool_conn *c)
+{
+	struct tool_view v;
+
+	if (!c->rec)
+		return CM_CAUSE_NONE;
+	tool_watch_view(&s->watch, c->rec, &v);
+	return (int)v.terminate;
+}
+
 void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_status status, int cause, int error,
 			 const struct iwcm_event *ev)
 {
+	int terminate = terminate_of(s, c);
 	char buf[TOOL_ADDRSTR];
 	struct tool_json j;
 
@@ -209,6 +221,8 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 		tool_json_str(&j, "message", reason(cause, error));
 		if (tool_hint(cause, !c->active))
 			tool_json_str(&j, "hint", tool_hint(cause, !c->active));
+		if (terminate != CM_CAUSE_NONE)
+			tool_json_str(&j, "terminate", tool_cause_name(terminate));
 		if (ev) {
 			json_info(&j, &ev->info);
 			json_pdata(&j, ev);
@@ -220,6 +234,10 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 		printf("%s after %.3f ms: %s\n", tool_status_str(status), since_begun(s, c), reason_after(status, cause, error));
 		if (ev)
 			print_pdata("the reply's private data", ev);
+		if (terminate != CM_CAUSE_NONE && terminate != cause) {
+			printf("the peer's Terminate says why: %s\n", iwcm_cause_str(terminate));
+			cause = terminate;
+		}
 		print_hint(cause, !c->active);
 		fflush(stdout);
 	} else if (!s->o->json && s->o->count == 1) {

@@ -266,6 +266,20 @@ static void scan(struct tool_session *s, u64 now_ns)
 
 /* ---- the loop ---- */
 
+static bool take_events(struct tool_session *s)
+{
+	struct iwcm_event ev;
+	int i;
+
+	for (i = 0; i < EVENTS_PER_TURN; i++) {
+		if (iwcm_get_event(s->ctx, &ev, 0))
+			return false;
+		s->event_ns = tool_session_now();
+		s->ops->event(s, &ev);
+	}
+	return true;
+}
+
 static void stop(struct tool_session *s, enum tool_end why)
 {
 	struct tool_conn *c, *next;
@@ -276,6 +290,8 @@ static void stop(struct tool_session *s, enum tool_end why)
 	s->deadline_ns = UINT64_MAX;
 	s->event_ns = tool_session_now();
 	s->grace_ns = s->event_ns + GRACE_NS;
+	while (take_events(s)) /* what has happened before */
+		;
 	s->ops->stop(s);
 	TAILQ_FOREACH_SAFE(c, &s->conns, entry, next) {
 		unhold(s, c);
@@ -293,20 +309,6 @@ static void take_signals(struct tool_session *s)
 			_exit(128 + (int)info.ssi_signo); /* asked twice: at once */
 		stop(s, TOOL_END_SIGNAL);
 	}
-}
-
-static bool take_events(struct tool_session *s)
-{
-	struct iwcm_event ev;
-	int i;
-
-	for (i = 0; i < EVENTS_PER_TURN; i++) {
-		if (iwcm_get_event(s->ctx, &ev, 0))
-			return false;
-		s->event_ns = tool_session_now();
-		s->ops->event(s, &ev);
-	}
-	return true;
 }
 
 static void sleep_until(struct tool_session *s, u64 until_ns)
@@ -398,8 +400,10 @@ int tool_session_close(struct tool_session *s, int status)
 	struct tool_conn *c;
 
 	if (s->ctx) {
-		while ((c = TAILQ_FIRST(&s->conns)))
+		while ((c = TAILQ_FIRST(&s->conns))) {
+			tool_session_count(s, c, TOOL_LOCAL, CM_CAUSE_LOCAL);
 			tool_conn_free(s, c);
+		}
 		drain(s);
 		iwcm_close(s->ctx);
 		tool_ladder_pump(&s->ladder);
