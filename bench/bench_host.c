@@ -16,7 +16,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 
 #define REQUEST 24
 #define REPLY 24
@@ -211,9 +211,11 @@ static double bare_round(unsigned int count)
 	struct tcp_side c = { .ep = epoll_create1(0), .left = count };
 	struct tcp_server s = { .lfd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), .ep = epoll_create1(0), .count = count };
 	socklen_t len = sizeof(c.to);
+	int one = 1;
 	pthread_t th;
 	double t;
 
+	setsockopt(s.lfd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	c.to = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	if (bind(s.lfd, (struct sockaddr *)&c.to, len) || listen(s.lfd, 1024) || getsockname(s.lfd, (struct sockaddr *)&c.to, &len))
 		die("listen", errno);

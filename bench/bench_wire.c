@@ -23,8 +23,9 @@
 #define PORT_LISTEN 7000
 #define WINDOW 64 /* connections under way at once */
 #define MANY 100000 /* connections whose memory is measured */
-#define LOOKUPS 1000000
-#define TICKS 50000
+#define ROUNDS 5 /* the best counts: others use this machine, too */
+#define LOOKUPS 200000
+#define TICKS 10000
 
 struct host {
 	struct net *net;
@@ -382,7 +383,7 @@ static void make_nodes(struct irdma_cm_core *core, u32 n)
 		node_info(i, &info);
 		node = irdma_make_cm_node(core, core->iwdev, &info, NULL);
 		assert(node);
-		cm_node_stage(node, 100000 + i % 60000);
+		cm_node_stage(node, 100000 + i % 60000); /* the ticks below take half of that */
 	}
 	cm_unlock(core);
 }
@@ -395,7 +396,7 @@ static double find_ns(struct irdma_cm_core *core, u32 n)
 	struct rand_gen gen;
 	double t;
 
-	rand_gen_seed(&gen, n);
+	rand_gen_seed(&gen, loop_now(&b.loop) + n);
 	cm_lock(core);
 	t = cpu_s();
 	for (u32 i = 0; i < LOOKUPS; i++) {
@@ -409,11 +410,10 @@ static double find_ns(struct irdma_cm_core *core, u32 n)
 	return t * 1e9 / LOOKUPS;
 }
 
-/* One node in SYN_SENT whose SYN is due in each tick: it is sent again (arming it for that is in the number). The cable is out: the frame goes no further than the port. */
-static double tick_ns(struct irdma_cm_core *core)
+/* A node in SYN_SENT, whose SYN goes no further than the port: the cable is out. */
+static void make_due_node(struct irdma_cm_core *core)
 {
 	struct irdma_cm_node *node = LIST_FIRST(&core->nodes);
-	double t;
 
 	port_wire_set_link(core->iwdev->port, false);
 	cm_lock(core);
@@ -422,7 +422,14 @@ static double tick_ns(struct irdma_cm_core *core)
 	cm_node_set_state(node, IRDMA_CM_STATE_SYN_SENT);
 	irdma_send_syn(node, 0);
 	cm_unlock(core);
-	t = cpu_s();
+}
+
+/* In each tick its SYN is due, and is sent again; arming it for that is in the number. */
+static double tick_ns(struct irdma_cm_core *core, u32 n)
+{
+	struct irdma_cm_node *node = LIST_FIRST(&core->nodes);
+	double t = cpu_s();
+
 	for (int i = 0; i < TICKS; i++) {
 		loop_set_now(&b.loop, loop_now(&b.loop) + NSEC_PER_MSEC);
 		node->send_entry.retranscount = CM_SYN_RETRIES;
@@ -433,6 +440,18 @@ static double tick_ns(struct irdma_cm_core *core)
 		assert(node->send_entry.timetosend_ns > loop_now(&b.loop));
 	}
 	return (cpu_s() - t) * 1e9 / TICKS;
+}
+
+static double best(double (*round_ns)(struct irdma_cm_core *core, u32 n), struct irdma_cm_core *core, u32 n)
+{
+	double ns = round_ns(core, n);
+
+	for (int i = 1; i < ROUNDS; i++) {
+		double again = round_ns(core, n);
+
+		ns = min(ns, again);
+	}
+	return ns;
 }
 
 struct cost {
@@ -448,9 +467,10 @@ static struct cost cost_with(u32 n)
 	up(IRDMA_GEN_2);
 	core = b.host[0].dev->cm_core;
 	make_nodes(core, n);
-	c.find = find_ns(core, n);
-	c.find_again = find_ns(core, 1000);
-	c.tick = tick_ns(core);
+	c.find = best(find_ns, core, n);
+	c.find_again = best(find_ns, core, 1000);
+	make_due_node(core);
+	c.tick = best(tick_ns, core, n);
 	cm_lock(core);
 	while ((node = LIST_FIRST(&core->nodes)))
 		cm_node_end(node);

@@ -115,7 +115,12 @@ peer_code='
 import socket, struct, sys, time
 mode = sys.argv[1]
 s = socket.socket()
-s.bind(("127.0.0.1", 0))
+for _ in range(50):
+    try:
+        s.bind(("127.0.0.1", 0))
+        break
+    except OSError: # all ports are busy for a moment
+        time.sleep(0.1)
 s.listen()
 print(s.getsockname()[1], flush=True)
 def reply(rev, flags, body):

@@ -230,6 +230,7 @@ static void spare_event_brings_all_the_news(void **state)
 		env_request(&e);
 		env_loop(&e);
 		assert_int_equal(e.l.nevents, 1);
+		assert_non_null(e.p.node->spare);
 		fx_peer_send(&e.p, PKT_RST, NULL, 0);
 		env_loop(&e);
 		assert_int_equal(e.a.nevents, 2);

@@ -406,7 +406,9 @@ static void wildcard_follows_addresses(void **state)
 		e.listening = true;
 		add_addr(&e, 50, 0);
 		addr_of(&e, 50, 0, a);
+		assert_true(rnic_arp_set(e.p.dev, e.ipv4, a, e.fx.host[1].iface.mac) >= 0);
 		irdma_if_notify(e.p.dev, &e.fx.host[0].iface, a, e.ipv4, true);
+		assert_int_equal(rnic_arp_find(e.p.dev, e.ipv4, a), RNIC_ARP_NONE); /* what was resolved before is stale */
 		irdma_if_notify(e.p.dev, &e.fx.host[0].iface, a, e.ipv4, true); /* said twice */
 		assert_int_equal(children(listener_of(&e.l), true), 2);
 		irdma_if_notify(e.p.dev, &e.fx.host[0].iface, a, !e.ipv4, false); /* the other family's */

@@ -517,7 +517,7 @@ static void create_towards_nobody_is_unreachable(void **state)
 
 	fx_up(&fx, IRDMA_GEN_1, 1);
 	assert_int_equal(net_sim_set_link(fx.host[0].net, fx.host[0].iface.ifindex, false), 0);
-	assert_int_equal(create(&fx, NULL, 0, NULL, &node), -EHOSTUNREACH);
+	assert_int_equal(create(&fx, NULL, 0, NULL, &node), -ENETUNREACH);
 	assert_null(node);
 	fx_down(&fx);
 }

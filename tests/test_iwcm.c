@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 
 #define PORT 7471
 #define HOSTS 2

@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 
 #define WAIT_MS 20000
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 
 #define MAKERS 3
 #define TAKERS 2

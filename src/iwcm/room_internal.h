@@ -14,7 +14,7 @@
 
 #include <assert.h>
 #include <errno.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 
 #pragma GCC visibility push(hidden)
 

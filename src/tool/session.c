@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 #include "tool/session.h"
 
 #define GRACE_NS (2 * NSEC_PER_SEC)         /* for an end in order after a signal or the time limit */
@@ -15,6 +15,7 @@
 #define SCAN_NS (20 * NSEC_PER_MSEC)        /* between two looks at all records */
 #define LINGER_NS (200 * NSEC_PER_MSEC)     /* a record stays this long after the end, for frames that come late */
 #define REQUEST_WAIT_NS NSEC_PER_SEC        /* from the MPA request to its event, at most */
+#define SAME_SIGNAL_NS (300 * NSEC_PER_MSEC)
 #define EVENTS_PER_TURN 256
 
 u64 tool_session_now(void)
@@ -305,8 +306,10 @@ static void take_signals(struct tool_session *s)
 	struct signalfd_siginfo info;
 
 	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (s->end == TOOL_END_SIGNAL)
-			_exit(128 + (int)info.ssi_signo); /* asked twice: at once */
+		/* Asked twice: at once. Not if one Ctrl-C comes by two ways, as under timeout(1). */
+		if (s->end == TOOL_END_SIGNAL && tool_session_now() > s->signal_ns + SAME_SIGNAL_NS)
+			_exit(128 + (int)info.ssi_signo);
+		s->signal_ns = tool_session_now();
 		stop(s, TOOL_END_SIGNAL);
 	}
 }

@@ -58,7 +58,7 @@ struct tool_session {
 	struct tool_ladder ladder;
 	int signal_fd;
 	u64 event_ns;                /* when the event in hand was taken */
-	u64 begun_ns, ended_ns, deadline_ns, grace_ns, scan_ns, progress_ns;
+	u64 begun_ns, ended_ns, deadline_ns, grace_ns, scan_ns, progress_ns, signal_ns;
 	enum tool_end end;
 	struct tool_conn_list conns, holding;
 	u64 num_conns;

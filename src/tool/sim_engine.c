@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "iwcm/iwcm_internal.h"
+#include "iwcm/iwcm_nic.h"
 #include "tool/sim_world.h"
 
 #define SIDES_PER_HOST 64u       /* connections that a host has under way, about */

@@ -2,8 +2,8 @@
 /*
  * iwcm: what the tool and the shim see beyond libuwarp's public header: contexts on a simulated host, and access to the NICs.
  */
-#ifndef UWARP_IWCM_INTERNAL_H
-#define UWARP_IWCM_INTERNAL_H
+#ifndef UWARP_IWCM_NIC_H
+#define UWARP_IWCM_NIC_H
 
 #include "cm/cm.h"
 #include "iwcm/iwcm.h"
