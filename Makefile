@@ -10,7 +10,7 @@ MESON_OPTIONS ?=
 export MESON_SETUP = --prefix=$(prefix) $(MESON_OPTIONS)
 mandir = $(prefix)/share/man
 
-.PHONY: all demo check check-siw coverage man install clean help
+.PHONY: all demo check check-siw coverage man sim install clean help
 .NOTPARALLEL:
 
 all: ## build the library, the command, the tests and the examples, optimised, under build/
@@ -46,6 +46,10 @@ bench: ## how fast and how large, against a bare TCP connection
 	scripts/build.sh $(BUILD)
 	scripts/bench.sh $(BUILD)
 endif
+
+sim: ## 20 seeds of 100,000 connections under loss, reordering, duplication and corruption (SEEDS, CONNECTIONS, FAULTS)
+	scripts/build.sh $(BUILD)
+	scripts/sim.sh $(BUILD)
 
 install: all man ## install under $(DESTDIR)$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild

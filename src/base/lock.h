@@ -3,8 +3,8 @@
  * base: mutexes that cost a load and a branch while the process has one thread, as a simulation has: there is nobody to keep
  * out. glibc knows (<sys/single_threaded.h>): it says so until the first thread is created.
  *
- * Rule: no thread is created with a mutex held that was taken here, for it would not be held; and a
- * condition variable is waited for on a mutex taken with pthread_mutex_lock().
+ * Rule: no thread is created while a mutex is held that was taken here, for then it is not held. So what is called under one (a
+ * log sink, a trace) creates none. Who waits on a condition variable waits for another thread, so there is one, and the mutex is held.
  */
 #ifndef UWARP_BASE_LOCK_H
 #define UWARP_BASE_LOCK_H

@@ -162,6 +162,18 @@ static bool is_closing(enum irdma_cm_node_state s)
 	return s >= IRDMA_CM_STATE_FIN_WAIT1 && s <= IRDMA_CM_STATE_CLOSING;
 }
 
+/* The peer's FIN is in, ours goes out. */
+static int close_last(struct irdma_cm_node *node)
+{
+	int err;
+
+	cm_node_set_state(node, IRDMA_CM_STATE_LAST_ACK);
+	err = irdma_send_fin(node);
+	if (err)
+		irdma_send_reset(node);
+	return err;
+}
+
 /**
  * irdma_cm_close - close a node in any state
  * @cm_node: node, referenced by the caller; its life's reference goes when it ends
@@ -176,8 +188,7 @@ int irdma_cm_close(struct irdma_cm_node *cm_node)
 	if (is_closing(cm_node->state) && !cm_node->cm_core->closing) {
 		if (cm_node->state != IRDMA_CM_STATE_CLOSE_WAIT)
 			return 0;
-		cm_node_set_state(cm_node, IRDMA_CM_STATE_LAST_ACK);
-		return irdma_send_fin(cm_node);
+		return close_last(cm_node);
 	}
 	switch (cm_node->state) {
 	case IRDMA_CM_STATE_SYN_RCVD:

@@ -494,10 +494,8 @@ int irdma_handle_ack_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *r
 static void close_after_peer(struct irdma_cm_node *node)
 {
 	cm_node_stage(node, 0);
-	cm_node_set_state(node, IRDMA_CM_STATE_LAST_ACK);
-	if (irdma_send_fin(node))
-		irdma_send_reset(node);
-	else
+	cm_node_set_state(node, IRDMA_CM_STATE_CLOSE_WAIT);
+	if (!irdma_cm_close(node))
 		cm_node_closing(node);
 }
 

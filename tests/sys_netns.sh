@@ -1,0 +1,325 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# The uwarp command between two network namespaces. Needs root; skipped without.
+#
+#     namespace a                              namespace b
+#
+#     va   10.77.0.1/24  fd77::1/64  --veth--  vb   10.77.0.2/24  fd77::2/64   connects a -> b, listens in b
+#     va.5 10.78.0.1/24              --VLAN--  vb.5 10.78.0.2/24            if this kernel has VLANs
+#
+#   UWARP   the program under test (default build/uwarp)
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+UWARP=$(realpath -m "${UWARP:-$here/../build/uwarp}")
+[[ -x $UWARP ]] || { echo "no program $UWARP"; exit 1; }
+
+a=uwarp-a-$$
+b=uwarp-b-$$
+tmp=$(mktemp -d)
+pids=()
+cleanup() {
+	local pid
+	for pid in "${pids[@]}"; do
+		kill "$pid" 2> /dev/null
+	done
+	ip netns del $a 2> /dev/null
+	ip netns del $b 2> /dev/null
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+((EUID == 0)) || skip "network namespaces need root"
+command -v ip > /dev/null || skip "there is no ip command (Debian: iproute2)"
+ip netns add $a 2> /dev/null && ip netns add $b || skip "network namespaces cannot be made here"
+
+in_a() { ip netns exec $a "$@"; }
+in_b() { ip netns exec $b "$@"; }
+
+set_up() {
+	ip link add va netns $a type veth peer name vb netns $b || return
+	in_a ip link set lo up && in_b ip link set lo up
+	in_a ip address add 10.77.0.1/24 dev va
+	in_b ip address add 10.77.0.2/24 dev vb
+	in_a ip address add fd77::1/64 dev va nodad
+	in_b ip address add fd77::2/64 dev vb nodad
+	in_a ip link set va up && in_b ip link set vb up
+}
+
+# add_vlan ID: 10.(73+ID).0.1 and .2.
+add_vlan() {
+	in_a ip link add link va name "va.$1" type vlan id "$1" 2> /dev/null || return
+	in_b ip link add link vb name "vb.$1" type vlan id "$1" 2> /dev/null || return
+	in_a ip address add "10.$((73 + $1)).0.1/24" dev "va.$1"
+	in_b ip address add "10.$((73 + $1)).0.2/24" dev "vb.$1"
+	in_a ip link set "va.$1" up
+	in_b ip link set "vb.$1" up
+}
+
+set_up || skip "veth interfaces cannot be made here"
+for _ in $(seq 100); do
+	[[ $(in_a ip -br link show va) == *UP* && $(in_b ip -br link show vb) == *UP* ]] && break
+	sleep 0.05
+done
+have_vlans=false
+add_vlan 5 && have_vlans=true
+
+passed=0
+failed=0
+title=
+problems=()
+
+begin() {
+	title=$1
+	problems=()
+}
+
+want() {
+	local what=$1
+	shift
+	"$@" || problems+=("$what")
+}
+
+end() {
+	local log
+	if ((${#problems[@]} == 0)); then
+		passed=$((passed + 1))
+		echo "ok - $title"
+		return
+	fi
+	failed=$((failed + 1))
+	echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
+	for log in listen connect; do
+		[[ -s $tmp/$log ]] && sed "s/^/#  $log: /" "$tmp/$log"
+	done
+}
+
+is() { [[ $1 =~ ^($2)$ ]]; }
+
+# wait_for FILE REGEX [COUNT]: until that many lines are there, ten seconds at most.
+wait_for() {
+	local _
+	for _ in $(seq 200); do
+		(($(grep -cE -- "$2" "$tmp/$1" 2> /dev/null || true) >= ${3:-1})) && return
+		sleep 0.05
+	done
+	return 1
+}
+
+# start_listen ARGS... ADDR:PORT, in b.
+start_listen() {
+	rm -f "$tmp/listen" "$tmp/connect"
+	ip netns exec $b "$UWARP" listen "$@" > "$tmp/listen" 2>&1 < /dev/null &
+	listener=$!
+	pids+=("$listener")
+	wait_for listen '^listening'
+}
+
+end_listen() {
+	kill -INT "$listener" 2> /dev/null
+	listen_status=0
+	wait "$listener" || listen_status=$?
+}
+
+# connects STATUS ARGS...: from a.
+connects() {
+	local want_status=$1 status=0
+	shift
+	timeout -k 5 60 ip netns exec $a "$UWARP" connect "$@" > "$tmp/connect" 2>&1 < /dev/null || status=$?
+	want "status $want_status of connect $*, not $status" is "$status" "$want_status"
+}
+
+# start_connect ARGS...: in the background; it is up when this returns.
+start_connect() {
+	ip netns exec $a "$UWARP" connect "$@" > "$tmp/connect" 2>&1 < /dev/null &
+	connector=$!
+	pids+=("$connector")
+	wait_for connect '^established'
+}
+
+end_connect() {
+	connect_status=0
+	wait "$connector" || connect_status=$?
+}
+
+link_local() {
+	in_b ip -6 -o address show dev vb scope link | sed -n 's|.* inet6 \([^/]*\)/.*|\1|p'
+}
+
+wait_link_local() {
+	local _
+	for _ in $(seq 100); do
+		[[ -n $(in_b ip -6 -o address show dev vb scope link -tentative) ]] && [[ -n $(in_a ip -6 -o address show dev va scope link -tentative) ]] && return
+		sleep 0.05
+	done
+	return 1
+}
+
+# ---- the tests ----------------------------------------------------------------------------------------------------
+
+test_addresses() {
+	begin "devices: one per interface"
+	in_b "$UWARP" devices > "$tmp/listen"
+	want "uwarp_vb" grep -qE '^uwarp_vb +vb +up .* 10\.77\.0\.2$' "$tmp/listen"
+	want "its other address" grep -qE ' fd77::2$' "$tmp/listen"
+	end
+
+	begin "connect: IPv4, IPv6, link-local"
+	want "a listener" start_listen -v :7174
+	want "link-local addresses" wait_link_local
+	connects 0 10.77.0.2:7174
+	connects 0 '[fd77::2]:7174'
+	connects 0 "[$(link_local)%va]:7174"
+	connects 0 --bind 10.77.0.1 10.77.0.2:7174
+	connects 2 10.77.0.2:7175
+	end_listen
+	want "listen status 0" is "$listen_status" 0
+	want "four connections" grep -qE '^    established +4$' "$tmp/listen"
+	end
+
+	begin "listener on one address: the others refuse"
+	want "a listener" start_listen 10.77.0.2:7174
+	connects 0 10.77.0.2:7174
+	connects 2 '[fd77::2]:7174'
+	end_listen
+	end
+}
+
+test_vlans() {
+	if ! $have_vlans; then
+		echo "ok - VLANs # SKIP this kernel has none"
+		return
+	fi
+	begin "VLAN: connect, devices"
+	want "a listener" start_listen :7174
+	connects 0 10.78.0.2:7174
+	in_b "$UWARP" devices > "$tmp/connect"
+	want "its address at the NIC below" grep -q '10\.78\.0\.2$' "$tmp/connect"
+	want "no NIC of its own" eval '! grep -q "vb\.5" "$tmp/connect"'
+	end_listen
+	want "listen status 0" is "$listen_status" 0
+	end
+
+	begin "VLAN: comes and goes while a wildcard listener runs"
+	want "a listener" start_listen :7174
+	want "a VLAN" add_vlan 6
+	sleep 0.5
+	connects 0 10.79.0.2:7174
+	in_b ip link del vb.6
+	in_a ip link del va.6
+	sleep 0.2
+	connects 0 10.78.0.2:7174
+	end_listen
+	want "listen status 0" is "$listen_status" 0
+	end
+}
+
+test_changes() {
+	begin "wildcard listener: an address comes and goes"
+	want "a listener" start_listen :7174
+	in_b ip address add 10.77.0.3/24 dev vb
+	in_b ip address add fd77::3/64 dev vb nodad
+	sleep 0.3
+	connects 0 10.77.0.3:7174
+	connects 0 '[fd77::3]:7174'
+	in_b ip address del 10.77.0.3/24 dev vb
+	in_b ip address del fd77::3/64 dev vb
+	sleep 0.3
+	connects '3|5' --timeout 1 10.77.0.3:7174
+	connects 0 10.77.0.2:7174
+	in_b ip address add 10.77.0.3/24 dev vb
+	sleep 0.3
+	connects 0 10.77.0.3:7174
+	in_b ip address del 10.77.0.3/24 dev vb
+	end_listen
+	want "listen status 0" is "$listen_status" 0
+	end
+
+	begin "wildcard listener: an interface comes and goes"
+	want "a listener" start_listen :7174
+	ip link add vc netns $a type veth peer name vd netns $b
+	in_a ip address add 10.76.0.1/24 dev vc
+	in_b ip address add 10.76.0.2/24 dev vd
+	in_a ip link set vc up
+	in_b ip link set vd up
+	sleep 0.5
+	connects 0 10.76.0.2:7174
+	in_b "$UWARP" devices > "$tmp/connect"
+	want "its NIC" grep -q '^uwarp_vd ' "$tmp/connect"
+	in_b ip link del vd
+	sleep 0.3
+	connects 0 10.77.0.2:7174
+	end_listen
+	want "listen status 0" is "$listen_status" 0
+	end
+}
+
+# Connections whose ground is pulled away are told so.
+test_losses() {
+	begin "address removed under a connection"
+	in_b ip address add 10.77.0.4/24 dev vb
+	want "a listener" start_listen -v :7174
+	sleep 0.2
+	want "a connection" start_connect --hold 60 --timeout 60 10.77.0.4:7174
+	in_b ip address del 10.77.0.4/24 dev vb
+	want "the listener's side is told" wait_for listen '^disconnected'
+	kill -INT "$connector"
+	end_connect
+	want "connect status 0: it was established" is "$connect_status" 0
+	connects 0 10.77.0.2:7174
+	end_listen
+	end
+
+	begin "link down in mid-connection, and up again"
+	want "a listener" start_listen -v :7174
+	want "a connection" start_connect --hold 60 --timeout 60 10.77.0.2:7174
+	in_b ip link set vb down
+	want "the listener's side is told" wait_for listen '^disconnected'
+	want "the other one, too" wait_for connect '^disconnected'
+	end_connect
+	want "connect status 0: it was established" is "$connect_status" 0
+	in_b ip link set vb up
+	in_b ip address replace fd77::2/64 dev vb nodad
+	sleep 0.5
+	connects 0 10.77.0.2:7174
+	connects 0 '[fd77::2]:7174'
+	end_listen
+	want "listen status 0" is "$listen_status" 0
+	end
+}
+
+test_unreachable() {
+	begin "nobody there"
+	connects '3|5' --timeout 2 10.77.0.99:7174
+	end
+
+	begin "no route"
+	connects 5 --timeout 2 10.99.0.1:7174
+	in_a ip route add unreachable 10.98.0.0/24
+	connects 5 --timeout 2 10.98.0.1:7174
+	end
+
+	begin "the answer is lost"
+	want "a listener" start_listen :7174
+	in_b ip route add blackhole 10.77.0.1/32
+	connects 3 --timeout 2 10.77.0.2:7174
+	want "the SYN" grep -q 'nobody answers our SYN' "$tmp/connect"
+	in_b ip route del blackhole 10.77.0.1/32
+	connects 0 10.77.0.2:7174
+	end_listen
+	end
+}
+
+test_addresses
+test_vlans
+test_changes
+test_losses
+test_unreachable
+echo "$passed passed, $failed failed"
+((failed == 0))
