@@ -104,9 +104,10 @@ is() { [[ $1 =~ ^($2)$ ]]; }
 
 # wait_for FILE REGEX [COUNT]: until that many lines are there, ten seconds at most.
 wait_for() {
-	local _
+	local _ n
 	for _ in $(seq 200); do
-		(($(grep -cE -- "$2" "$tmp/$1" 2> /dev/null || true) >= ${3:-1})) && return
+		n=$(grep -cE -- "$2" "$tmp/$1" 2> /dev/null)
+		((${n:-0} >= ${3:-1})) && return
 		sleep 0.05
 	done
 	return 1

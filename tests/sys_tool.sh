@@ -79,7 +79,7 @@ clear_logs() { rm -f "$tmp"/{listen,connect,peer}.{out,err}; }
 # start_listen ARGS... ADDR: in the background, on a free port, which goes to $port.
 start_listen() {
 	clear_logs
-	timeout -k 5 60 "$UWARP" listen "${@:1:$#-1}" "${!#}:0" > "$tmp/listen.out" 2> "$tmp/listen.err" < /dev/null &
+	timeout --foreground -k 5 60 "$UWARP" listen "${@:1:$#-1}" "${!#}:0" > "$tmp/listen.out" 2> "$tmp/listen.err" < /dev/null &
 	listener=$!
 	pids+=("$listener")
 	wait_for listen.out 'listening' || { echo "# no listener: $(cat "$tmp/listen.err")"; return 1; }
@@ -610,11 +610,11 @@ test_signals() {
 	for signal in INT TERM; do
 		begin "SIG$signal to the listener: a clean end for both"
 		want "a listener" start_listen --pcap "$tmp/signal.$signal.pcap" 127.0.0.1
-		timeout 30 "$UWARP" connect --json --hold 30 "127.0.0.1:$port" > "$tmp/connect.out" 2> "$tmp/connect.err" < /dev/null &
+		timeout --foreground 30 "$UWARP" connect --json --hold 30 "127.0.0.1:$port" > "$tmp/connect.out" 2> "$tmp/connect.err" < /dev/null &
 		connector=$!
 		pids+=("$connector")
 		want "a connection" wait_for listen.out '^established'
-		pkill_child "$listener" $signal
+		kill "-$signal" "$listener"
 		end_listen
 		connect_status=0
 		wait "$connector" || connect_status=$?
@@ -627,11 +627,11 @@ test_signals() {
 
 	begin "SIGINT to the connector while it waits"
 	want "a peer" start_peer silent
-	timeout 30 "$UWARP" connect --json "127.0.0.1:$port" > "$tmp/connect.out" 2> "$tmp/connect.err" < /dev/null &
+	timeout --foreground 30 "$UWARP" connect --json "127.0.0.1:$port" > "$tmp/connect.out" 2> "$tmp/connect.err" < /dev/null &
 	connector=$!
 	pids+=("$connector")
 	sleep 0.3
-	pkill_child "$connector" INT
+	kill -INT "$connector"
 	connect_status=0
 	wait "$connector" || connect_status=$?
 	end_peer
@@ -640,10 +640,6 @@ test_signals() {
 	end
 }
 
-# timeout(1) hands a signal on to its child.
-pkill_child() {
-	kill "-$2" "$1"
-}
 
 test_sim() {
 	local gen digest

@@ -140,6 +140,15 @@ static void on_resolved(struct tool_session *s, struct tool_conn *c)
 	tool_conn_find_rec(s, c);
 }
 
+/*
+ * A FIN right behind the RTR stops the kernel of a Linux 6.1 siw responder (BUG in iwcm.c): by default the peer gets a moment to say that it is
+ * established.
+ */
+static double default_hold_s(const struct iwcm_event *ev)
+{
+	return ev->info.rtr ? 0.2 : 0;
+}
+
 /* RFC 6581 lets a responder that cannot go along accept, so to say, and send a Terminate right behind the reply. */
 static void on_established(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
@@ -150,7 +159,7 @@ static void on_established(struct tool_session *s, struct tool_conn *c, const st
 	if (v.terminate == CM_CAUSE_NONE) {
 		tool_session_count(s, c, TOOL_OK, 0);
 		tool_report_established(s, c, ev);
-		tool_conn_up(s, c, max(s->o->hold_s, 0.0));
+		tool_conn_up(s, c, s->o->hold_s < 0 ? default_hold_s(ev) : s->o->hold_s);
 		return;
 	}
 	tool_session_count(s, c, TOOL_PROTOCOL, (int)v.terminate);

@@ -101,6 +101,15 @@ static int resolve(const char *host, int family, u16 port, struct tool_endpoint 
 	return TOOL_LOCAL;
 }
 
+/**
+ * tool_endpoint_parse() - addresses from HOST:PORT
+ * @text: what was written
+ * @passive: to listen: an empty host is the wildcard, port 0 is one
+ * @family: AF_UNSPEC, AF_INET or AF_INET6
+ * @out: the addresses
+ *
+ * Return: 0; %TOOL_USAGE or %TOOL_LOCAL (the name is not found) after a message.
+ */
 int tool_endpoint_parse(const char *text, bool passive, int family, struct tool_endpoint *out)
 {
 	struct parts p;
@@ -125,6 +134,13 @@ int tool_endpoint_parse(const char *text, bool passive, int family, struct tool_
 	return 0;
 }
 
+/**
+ * tool_sockaddr_str() - an address and port in words
+ * @ss: IPv4 or IPv6
+ * @buf: where to
+ *
+ * Return: @buf.
+ */
 char *tool_sockaddr_str(const struct sockaddr_storage *ss, char buf[TOOL_ADDRSTR])
 {
 	socklen_t len = ss->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
@@ -139,6 +155,12 @@ char *tool_sockaddr_str(const struct sockaddr_storage *ss, char buf[TOOL_ADDRSTR
 	return buf;
 }
 
+/**
+ * tool_sockaddr_port() - port number of an address
+ * @ss: IPv4 or IPv6
+ *
+ * Return: the number, in host order.
+ */
 u16 tool_sockaddr_port(const struct sockaddr_storage *ss)
 {
 	if (ss->ss_family == AF_INET6)
@@ -146,6 +168,11 @@ u16 tool_sockaddr_port(const struct sockaddr_storage *ss)
 	return ntohs(((const struct sockaddr_in *)ss)->sin_port);
 }
 
+/**
+ * tool_sockaddr_set_port() - change the port number
+ * @ss: IPv4 or IPv6
+ * @port: the number, in host order
+ */
 void tool_sockaddr_set_port(struct sockaddr_storage *ss, u16 port)
 {
 	if (ss->ss_family == AF_INET6)

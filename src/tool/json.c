@@ -71,6 +71,11 @@ void tool_json_end(struct tool_json *j)
 	fflush(j->f);
 }
 
+/**
+ * tool_json_object() - open a nested object
+ * @j: writer
+ * @key: its name, NULL inside an array
+ */
 void tool_json_object(struct tool_json *j, const char *key)
 {
 	key_put(j, key);
@@ -78,12 +83,21 @@ void tool_json_object(struct tool_json *j, const char *key)
 	j->comma = false;
 }
 
+/**
+ * tool_json_object_end() - close it
+ * @j: writer
+ */
 void tool_json_object_end(struct tool_json *j)
 {
 	putc('}', j->f);
 	j->comma = true;
 }
 
+/**
+ * tool_json_array() - open a nested array
+ * @j: writer
+ * @key: its name, NULL inside an array
+ */
 void tool_json_array(struct tool_json *j, const char *key)
 {
 	key_put(j, key);
@@ -91,31 +105,58 @@ void tool_json_array(struct tool_json *j, const char *key)
 	j->comma = false;
 }
 
+/**
+ * tool_json_array_end() - close it
+ * @j: writer
+ */
 void tool_json_array_end(struct tool_json *j)
 {
 	putc(']', j->f);
 	j->comma = true;
 }
 
+/**
+ * tool_json_str() - write a string
+ * @j: writer
+ * @key: its name, NULL inside an array
+ * @value: the string; what is not UTF-8 becomes U+FFFD
+ */
 void tool_json_str(struct tool_json *j, const char *key, const char *value)
 {
 	key_put(j, key);
 	string_put(j->f, value);
 }
 
+/**
+ * tool_json_u64() - write a whole number
+ * @j: writer
+ * @key: its name, NULL inside an array
+ * @value: the number
+ */
 void tool_json_u64(struct tool_json *j, const char *key, u64 value)
 {
 	key_put(j, key);
 	fprintf(j->f, "%llu", (unsigned long long)value);
 }
 
+/**
+ * tool_json_bool() - write true or false
+ * @j: writer
+ * @key: its name, NULL inside an array
+ * @value: which
+ */
 void tool_json_bool(struct tool_json *j, const char *key, bool value)
 {
 	key_put(j, key);
 	fputs(value ? "true" : "false", j->f);
 }
 
-/* JSON has no infinities (RFC 8259 6). */
+/**
+ * tool_json_double() - write a number with three decimals
+ * @j: writer
+ * @key: its name, NULL inside an array
+ * @value: the number; null if it is not finite, as JSON has no infinities (RFC 8259 6)
+ */
 void tool_json_double(struct tool_json *j, const char *key, double value)
 {
 	key_put(j, key);
@@ -125,12 +166,24 @@ void tool_json_double(struct tool_json *j, const char *key, double value)
 		fputs("null", j->f);
 }
 
+/**
+ * tool_json_null() - write null
+ * @j: writer
+ * @key: its name, NULL inside an array
+ */
 void tool_json_null(struct tool_json *j, const char *key)
 {
 	key_put(j, key);
 	fputs("null", j->f);
 }
 
+/**
+ * tool_json_hex() - write bytes as a string of hexadecimal digits
+ * @j: writer
+ * @key: its name, NULL inside an array
+ * @data: the bytes
+ * @len: how many
+ */
 void tool_json_hex(struct tool_json *j, const char *key, const u8 *data, size_t len)
 {
 	size_t i;

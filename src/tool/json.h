@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* tool: writes JSON, one object per line. Keys are the caller's and need no escaping; strings are escaped, bytes that are not UTF-8 replaced. */
+/* tool: writes JSON, one object per line. Keys are the caller's and need no escaping. */
 #ifndef UWARP_TOOL_JSON_H
 #define UWARP_TOOL_JSON_H
 

@@ -216,6 +216,13 @@ static u64 print_pending(struct tool_ladder *l, struct tool_rec *rec, bool force
 	return UINT64_MAX;
 }
 
+/**
+ * tool_ladder_number() - number of a connection
+ * @l: ladder
+ * @rec: the connection; gets the next number unless it has one
+ *
+ * Return: its number.
+ */
 u64 tool_ladder_number(struct tool_ladder *l, struct tool_rec *rec)
 {
 	if (!rec->number)
@@ -242,11 +249,21 @@ static u64 focus(struct tool_ladder *l, struct tool_rec *rec, bool force)
 	return print_pending(l, rec, force);
 }
 
+/**
+ * tool_ladder_focus() - print all that there is about a connection
+ * @l: ladder
+ * @rec: the connection, which what is printed next is about, too; NULL: nothing in particular
+ */
 void tool_ladder_focus(struct tool_ladder *l, struct tool_rec *rec)
 {
 	focus(l, rec, true);
 }
 
+/**
+ * tool_ladder_forget() - a record is about to be dropped
+ * @l: ladder
+ * @rec: the record
+ */
 void tool_ladder_forget(struct tool_ladder *l, const struct tool_rec *rec)
 {
 	if (l->focus == rec)
@@ -263,6 +280,12 @@ static bool may_lose_focus(struct tool_ladder *l)
 	return v.at_rest && STAILQ_EMPTY(&l->focus->pending);
 }
 
+/**
+ * tool_ladder_pump() - print what is due
+ * @l: ladder
+ *
+ * Return: when to call again though nothing new is seen: UINT64_MAX, or a time of loop_monotonic_ns().
+ */
 u64 tool_ladder_pump(struct tool_ladder *l)
 {
 	struct tool_rec **all;

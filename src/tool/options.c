@@ -49,7 +49,7 @@ static const struct row {
 	{ C, "rate", KEY_RATE, "N", "start N connections per second" },
 	{ C, "parallel", KEY_PARALLEL, "N", "at most N connections at a time (1; with --rate 128)" },
 	{ C | L, "timeout", KEY_TIMEOUT, "SEC", "give everything up after this time" },
-	{ C, "hold", KEY_HOLD, "SEC", "keep each connection up this long (0)" },
+	{ C, "hold", KEY_HOLD, "SEC", "keep each connection up this long (0; after an RTR 0.2)" },
 	{ L, "hold", KEY_HOLD, "SEC", "disconnect after this time (when the peer does)" },
 	{ C | L, "tos", KEY_TOS, "N", "type of service or traffic class (0)" },
 	{ C, "bind", KEY_BIND, "ADDR[:PORT]", "local address, and port" },
@@ -85,6 +85,11 @@ static const struct {
 	[TOOL_SIM] = { "uwarp sim [OPTION]...", "Simulate hosts on a faulty wire that connect, talk and disconnect, and check the outcome." },
 };
 
+/**
+ * tool_help() - what --help prints
+ * @command: about which command
+ * @f: where to
+ */
 void tool_help(enum tool_command command, FILE *f)
 {
 	const struct row *r;
@@ -375,6 +380,15 @@ static int parse_all(int argc, char **argv, struct tool_options *o)
 	return 0;
 }
 
+/**
+ * tool_options_parse() - read the command line
+ * @command: which command
+ * @argc: arguments from the command's name on
+ * @argv: they
+ * @o: filled in
+ *
+ * Return: 0; %TOOL_USAGE after a message; -1 after --help.
+ */
 int tool_options_parse(enum tool_command command, int argc, char **argv, struct tool_options *o)
 {
 	int ret;

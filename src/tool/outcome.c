@@ -40,7 +40,8 @@ static const struct {
 	[CM_CAUSE_MPA_REVISION] = { TOOL_PROTOCOL, "mpa_revision",
 		"try the other --mpa-rev", "the other end asks for a revision above --mpa-rev" },
 	[CM_CAUSE_MPA_LENGTH] = { TOOL_PROTOCOL, "mpa_length",
-		"at most 512 bytes may follow the header, and with S at least 4 must", "at most 512 bytes may follow the header, and with S at least 4 must" },
+		"at most 512 bytes may follow the header, and with S at least 4 must",
+		"at most 512 bytes may follow the header, and with S at least 4 must" },
 	[CM_CAUSE_MPA_FLAGS] = { TOOL_PROTOCOL, "mpa_flags", NULL, "a request does not reject" },
 	[CM_CAUSE_MPA_IRD] = { TOOL_PROTOCOL, "mpa_ird",
 		"the other end wants to send more RDMA Reads than this side serves: raise --ird (to 1 at least for --rtr read)",
@@ -70,6 +71,14 @@ static enum tool_status status_of_errno(int error)
 	}
 }
 
+/**
+ * tool_status_of() - what an outcome means for the exit status
+ * @type: event that brought it
+ * @cause: of it, enum cm_cause
+ * @error: negative errno, which counts if there is no cause
+ *
+ * Return: the status.
+ */
 enum tool_status tool_status_of(enum iwcm_event_type type, int cause, int error)
 {
 	if (type == IWCM_EVENT_ESTABLISHED)
@@ -83,6 +92,12 @@ enum tool_status tool_status_of(enum iwcm_event_type type, int cause, int error)
 	return status_of_errno(error ? error : -EIO);
 }
 
+/**
+ * tool_status_str() - a status in words
+ * @s: status
+ *
+ * Return: the words, never NULL.
+ */
 const char *tool_status_str(enum tool_status s)
 {
 	static const char *const names[] = { "established", "rejected", "refused", "timed out", "protocol error", "local failure" };
@@ -91,6 +106,13 @@ const char *tool_status_str(enum tool_status s)
 	return (unsigned int)s < ARRAY_SIZE(names) ? names[s] : "?";
 }
 
+/**
+ * tool_hint() - a line for someone who debugs the other end
+ * @cause: enum cm_cause
+ * @listen: this side listens
+ *
+ * Return: the line, or NULL.
+ */
 const char *tool_hint(int cause, bool listen)
 {
 	if (cause <= 0 || cause >= CM_CAUSES)
@@ -98,11 +120,24 @@ const char *tool_hint(int cause, bool listen)
 	return listen ? causes[cause].listen_hint : causes[cause].connect_hint;
 }
 
+/**
+ * tool_cause_name() - a cause as a word for programs
+ * @cause: enum cm_cause
+ *
+ * Return: the word, never NULL.
+ */
 const char *tool_cause_name(int cause)
 {
 	return cause >= 0 && cause < CM_CAUSES ? causes[cause].name : "unknown";
 }
 
+/**
+ * tool_rtr_str() - RTR kinds in words
+ * @rtr: RDMAP_RTR_* mask
+ * @buf: where to
+ *
+ * Return: @buf.
+ */
 char *tool_rtr_str(u32 rtr, char buf[TOOL_RTRSTR])
 {
 	snprintf(buf, TOOL_RTRSTR, "%s%s%s%s%s", rtr & RDMAP_RTR_SEND ? "Send" : "",

@@ -8,6 +8,13 @@
 
 #define HEX_PER_LINE 16
 
+/**
+ * tool_pdata_text() - private data from text
+ * @p: filled in
+ * @text: the text; its end mark is not sent
+ *
+ * Return: 0; -EMSGSIZE: more than any MPA frame carries.
+ */
 int tool_pdata_text(struct tool_pdata *p, const char *text)
 {
 	size_t len = strlen(text);
@@ -40,20 +47,31 @@ int tool_pdata_hex(struct tool_pdata *p, const char *hex)
 	size_t len = 0;
 
 	for (; *hex; hex += 2) {
+		int high, low;
+
 		hex += strspn(hex, " :,\t\n");
 		if (!*hex)
 			break;
-		if (digit(hex[0]) < 0 || digit(hex[1]) < 0)
+		high = digit(hex[0]);
+		low = high < 0 ? -1 : digit(hex[1]);
+		if (low < 0)
 			return -EINVAL;
 		if (len == sizeof(p->data))
 			return -EMSGSIZE;
-		p->data[len++] = (u8)(digit(hex[0]) << 4 | digit(hex[1]));
+		p->data[len++] = (u8)(high * 16 + low);
 	}
 	p->len = len;
 	p->given = true;
 	return 0;
 }
 
+/**
+ * tool_pdata_file() - private data from a file
+ * @p: filled in
+ * @path: the file, - for standard input
+ *
+ * Return: 0; -EMSGSIZE: more than any MPA frame carries; what opening or reading says.
+ */
 int tool_pdata_file(struct tool_pdata *p, const char *path)
 {
 	FILE *f = strcmp(path, "-") ? fopen(path, "rbe") : stdin;
@@ -73,6 +91,14 @@ int tool_pdata_file(struct tool_pdata *p, const char *path)
 	return err;
 }
 
+/**
+ * tool_pdata_as_text() - is this text?
+ * @data: the bytes
+ * @len: how many
+ * @buf: room for @len + 1
+ *
+ * Return: @buf with the text, without NULs at its end; NULL: not all of it can be printed.
+ */
 const char *tool_pdata_as_text(const u8 *data, size_t len, char *buf)
 {
 	size_t i;

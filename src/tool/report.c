@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "tool/session.h"
 
+#define HINT_WIDTH 74
 #define LAST_FRAME_TRIES 20
 #define LAST_FRAME_STEP_US 500
 
@@ -105,12 +106,20 @@ static void print_pdata(const char *what, const struct iwcm_event *ev)
 	tool_pdata_print(stdout, ev->private_data, ev->private_data_len);
 }
 
+/* Broken at blanks. */
 static void print_hint(int cause, bool listen)
 {
-	const char *hint = tool_hint(cause, listen);
+	const char *s = tool_hint(cause, listen);
+	const char *label = "hint: ";
+	size_t cut;
 
-	if (hint)
-		printf("hint: %s\n", hint);
+	for (; s && *s; s += cut + strspn(s + cut, " "), label = "      ") {
+		cut = strlen(s);
+		if (cut > HINT_WIDTH)
+			for (cut = HINT_WIDTH; s[cut] != ' '; cut--)
+				;
+		printf("%s%.*s\n", label, (int)cut, s);
+	}
 }
 
 /* What the CM says, and, where it says nothing in particular, the system. */
@@ -144,6 +153,11 @@ static void await_last_frame(struct tool_session *s, const struct tool_conn *c)
 
 /* ---- reports ---- */
 
+/**
+ * tool_report_listening() - a listener is open
+ * @s: session
+ * @at: its address
+ */
 void tool_report_listening(struct tool_session *s, const struct sockaddr_storage *at)
 {
 	char buf[TOOL_ADDRSTR];
@@ -161,6 +175,12 @@ void tool_report_listening(struct tool_session *s, const struct sockaddr_storage
 	}
 }
 
+/**
+ * tool_report_request() - a peer asks
+ * @s: session
+ * @c: connection
+ * @ev: the event
+ */
 void tool_report_request(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
 	struct tool_json j;
@@ -177,6 +197,12 @@ void tool_report_request(struct tool_session *s, struct tool_conn *c, const stru
 	}
 }
 
+/**
+ * tool_report_established() - a connection is up
+ * @s: session
+ * @c: connection
+ * @ev: the event
+ */
 void tool_report_established(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
 	struct tool_json j;
@@ -207,6 +233,15 @@ static int terminate_of(struct tool_session *s, const struct tool_conn *c)
 	return (int)v.terminate;
 }
 
+/**
+ * tool_report_failure() - a connection did not come up
+ * @s: session
+ * @c: connection
+ * @status: what it counts as
+ * @cause: enum cm_cause
+ * @error: negative errno, which is shown if there is no cause
+ * @ev: the event, if what it says about the peer is worth showing, else NULL
+ */
 void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_status status, int cause, int error,
 			 const struct iwcm_event *ev)
 {
@@ -246,6 +281,11 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 	}
 }
 
+/**
+ * tool_report_rejected() - this side has rejected a request
+ * @s: session
+ * @c: connection
+ */
 void tool_report_rejected(struct tool_session *s, struct tool_conn *c)
 {
 	struct tool_json j;
@@ -263,6 +303,13 @@ void tool_report_rejected(struct tool_session *s, struct tool_conn *c)
 	}
 }
 
+/**
+ * tool_report_next_address() - a name's next address is tried
+ * @s: session
+ * @c: connection
+ * @cause: why the last one failed
+ * @error: negative errno
+ */
 void tool_report_next_address(struct tool_session *s, struct tool_conn *c, int cause, int error)
 {
 	char buf[TOOL_ADDRSTR];
@@ -315,6 +362,12 @@ void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct i
 	}
 }
 
+/**
+ * tool_report_stray() - a peer of the listener has gone without having asked for anything
+ * @s: session
+ * @rec: what was seen of it
+ * @cause: why, as far as frames tell
+ */
 void tool_report_stray(struct tool_session *s, struct tool_rec *rec, int cause)
 {
 	char buf[PKT_ADDRSTR];
@@ -400,6 +453,7 @@ static void summary_text(struct tool_session *s)
 {
 	struct tool_tally *t = &s->tally;
 	size_t i;
+	u64 n;
 
 	printf("%s%llu connection%s in %.3f s, %.1f per second%s\n", s->ladders ? "\n" : "", (unsigned long long)t->outcomes,
 	       t->outcomes == 1 ? "" : "s", (double)(s->ended_ns ? s->ended_ns - s->begun_ns : 0) / 1e9, rate_of(s),
@@ -409,9 +463,11 @@ static void summary_text(struct tool_session *s)
 			printf("    %-16s %9llu\n", tool_status_str((enum tool_status)i), (unsigned long long)t->by_status[i]);
 	if (t->strays)
 		printf("    %-16s %9llu\n", "without request", (unsigned long long)t->strays);
-	for (i = 1; i < CM_CAUSES; i++)
-		if (t->by_cause[i] + t->stray_causes[i])
-			printf("    %9llu times: %s\n", (unsigned long long)(t->by_cause[i] + t->stray_causes[i]), iwcm_cause_str((int)i));
+	for (i = 1; i < CM_CAUSES; i++) {
+		n = t->by_cause[i] + t->stray_causes[i];
+		if (n)
+			printf("    %9llu times: %s\n", (unsigned long long)n, iwcm_cause_str((int)i));
+	}
 	if (!t->num_us)
 		return;
 	printf("set-up time in ms:");
@@ -419,6 +475,11 @@ static void summary_text(struct tool_session *s)
 		printf(" %s %.3f%s", share_names[i], percentile(t, shares[i]), i + 1 < ARRAY_SIZE(shares) ? "," : "\n");
 }
 
+/**
+ * tool_report_summary() - the last words
+ * @s: session
+ * @status: exit status
+ */
 void tool_report_summary(struct tool_session *s, int status)
 {
 	tool_report_progress(s, true);
@@ -431,6 +492,11 @@ void tool_report_summary(struct tool_session *s, int status)
 	fflush(stdout);
 }
 
+/**
+ * tool_report_progress() - the line on a terminal
+ * @s: session
+ * @last: remove it
+ */
 void tool_report_progress(struct tool_session *s, bool last)
 {
 	const struct tool_tally *t = &s->tally;

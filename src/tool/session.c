@@ -18,6 +18,11 @@
 #define SAME_SIGNAL_NS (300 * NSEC_PER_MSEC)
 #define EVENTS_PER_TURN 256
 
+/**
+ * tool_session_now() - the time that sessions go by
+ *
+ * Return: CLOCK_MONOTONIC in nanoseconds.
+ */
 u64 tool_session_now(void)
 {
 	return loop_monotonic_ns();
@@ -79,6 +84,15 @@ static void prepare(struct tool_session *s, bool single)
 	};
 }
 
+/**
+ * tool_session_open() - begin
+ * @s: filled in
+ * @o: the command line
+ * @ops: what the command does
+ * @single: at most one connection is expected
+ *
+ * Return: 0, or an exit status after a message; tool_session_close() must follow either way.
+ */
 int tool_session_open(struct tool_session *s, const struct tool_options *o, const struct tool_session_ops *ops, bool single)
 {
 	int err;
@@ -102,6 +116,14 @@ int tool_session_open(struct tool_session *s, const struct tool_options *o, cons
 
 /* ---- connections ---- */
 
+/**
+ * tool_conn_new() - note a connection
+ * @s: session
+ * @id: its id; may be set later
+ * @active: this side connects
+ *
+ * Return: the connection, or NULL without memory.
+ */
 struct tool_conn *tool_conn_new(struct tool_session *s, struct iwcm_id *id, bool active)
 {
 	struct tool_conn *c = calloc(1, sizeof(*c));
@@ -116,7 +138,11 @@ struct tool_conn *tool_conn_new(struct tool_session *s, struct iwcm_id *id, bool
 	return c;
 }
 
-/* The watch may have it by now: then it gets this connection's number, or the other way round. */
+/**
+ * tool_conn_find_rec() - tie a connection to what the watch has seen of it
+ * @s: session
+ * @c: connection with both addresses
+ */
 void tool_conn_find_rec(struct tool_session *s, struct tool_conn *c)
 {
 	if (!c->rec)
@@ -140,6 +166,11 @@ static void unhold(struct tool_session *s, struct tool_conn *c)
 	c->holding = false;
 }
 
+/**
+ * tool_conn_free() - forget a connection, and destroy its id
+ * @s: session
+ * @c: connection
+ */
 void tool_conn_free(struct tool_session *s, struct tool_conn *c)
 {
 	unhold(s, c);
@@ -149,7 +180,12 @@ void tool_conn_free(struct tool_session *s, struct tool_conn *c)
 	free(c);
 }
 
-/* All holds of a session are equally long: the list is in order of time. */
+/**
+ * tool_conn_up() - a connection was established
+ * @s: session
+ * @c: connection
+ * @hold_s: how long it stays so; negative: until the peer disconnects
+ */
 void tool_conn_up(struct tool_session *s, struct tool_conn *c, double hold_s)
 {
 	c->up = true;
@@ -194,6 +230,13 @@ static void note_time(struct tool_tally *t, u64 ns)
 	t->us[t->num_us++] = (u32)min(ns / NSEC_PER_USEC, (u64)UINT32_MAX);
 }
 
+/**
+ * tool_session_count() - count the outcome of a connection, once
+ * @s: session
+ * @c: connection
+ * @status: the outcome
+ * @cause: enum cm_cause
+ */
 void tool_session_count(struct tool_session *s, struct tool_conn *c, enum tool_status status, int cause)
 {
 	struct tool_tally *t = &s->tally;
@@ -210,6 +253,12 @@ void tool_session_count(struct tool_session *s, struct tool_conn *c, enum tool_s
 	s->ended_ns = s->event_ns;
 }
 
+/**
+ * tool_session_worst() - highest status that was counted
+ * @s: session
+ *
+ * Return: the status, %TOOL_OK if there is none.
+ */
 int tool_session_worst(const struct tool_session *s)
 {
 	int i;
@@ -344,7 +393,7 @@ static u64 turn(struct tool_session *s)
 	next = min(next, tool_ladder_pump(&s->ladder));
 	if (now_ns >= s->scan_ns)
 		scan(s, now_ns);
-	if (s->watch.num_recs) /* a hint, read without its lock: a new record wakes us anyway */
+	if (!tool_watch_is_empty(&s->watch))
 		next = min(next, s->scan_ns);
 	if (s->progress && now_ns >= s->progress_ns) {
 		tool_report_progress(s, false);
@@ -357,6 +406,10 @@ static u64 turn(struct tool_session *s)
 	return more ? 0 : next;
 }
 
+/**
+ * tool_session_run() - until all is done, or has ended
+ * @s: session
+ */
 void tool_session_run(struct tool_session *s)
 {
 	u64 next;
@@ -398,6 +451,13 @@ static int close_capture(struct tool_session *s, int status)
 	return status ? status : TOOL_LOCAL;
 }
 
+/**
+ * tool_session_close() - wait for the last frames, close everything, print the summary
+ * @s: session
+ * @status: exit status so far
+ *
+ * Return: the exit status.
+ */
 int tool_session_close(struct tool_session *s, int status)
 {
 	struct tool_conn *c;

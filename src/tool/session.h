@@ -60,7 +60,8 @@ struct tool_session {
 	u64 event_ns;                /* when the event in hand was taken */
 	u64 begun_ns, ended_ns, deadline_ns, grace_ns, scan_ns, progress_ns, signal_ns;
 	enum tool_end end;
-	struct tool_conn_list conns, holding;
+	struct tool_conn_list conns;
+	struct tool_conn_list holding;   /* all are held equally long: in order of time */
 	u64 num_conns;
 	struct tool_tally tally;
 };

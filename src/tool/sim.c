@@ -7,6 +7,8 @@
 #include "tool/sim_engine.h"
 #include "tool/tool.h"
 
+static_assert(CM_CAUSES <= ARRAY_SIZE(((struct tool_sim_result *)0)->causes), "a counter per cause");
+
 static void on_progress(void *arg, u64 over, u64 virtual_ns)
 {
 	const struct tool_options *o = arg;
@@ -45,14 +47,14 @@ static void print_pairs(const struct tool_sim_result *r)
 {
 	int a, b;
 
-	printf("%-24s", "outcome, active side");
+	printf("outcomes, a row for the active side's, a column for the passive side's\n%-14s", "");
 	for (b = 0; b < SIM_OUTCOMES; b++)
-		printf(" %11s", tool_sim_outcome_str((enum tool_sim_outcome)b));
-	printf("  (passive side)\n");
+		printf(" %12s", tool_sim_outcome_str((enum tool_sim_outcome)b));
+	putchar('\n');
 	for (a = SIM_ESTABLISHED; a < SIM_OUTCOMES; a++) {
-		printf("    %-20s", tool_sim_outcome_str((enum tool_sim_outcome)a));
+		printf("  %-12s", tool_sim_outcome_str((enum tool_sim_outcome)a));
 		for (b = 0; b < SIM_OUTCOMES; b++)
-			printf(" %11llu", (unsigned long long)r->pairs[a][b]);
+			printf(" %12llu", (unsigned long long)r->pairs[a][b]);
 		putchar('\n');
 	}
 }
@@ -61,21 +63,23 @@ static void print_causes(const struct tool_sim_result *r)
 {
 	int i;
 
-	for (i = 0; i < CM_CAUSES && i < (int)ARRAY_SIZE(r->causes); i++)
+	for (i = 0; i < CM_CAUSES; i++)
 		if (r->causes[i])
-			printf("    %9llu failed: %s\n", (unsigned long long)r->causes[i], iwcm_cause_str(i));
+			printf("  %9llu failed: %s\n", (unsigned long long)r->causes[i], iwcm_cause_str(i));
 }
 
 static void print_frames(const struct tool_sim_result *r)
 {
 	const struct port_wire_stats *w = &r->wire;
+	u64 caught = w->bad_checksum + w->malformed;
 
-	printf("frames: %llu sent, %llu delivered, %llu lost, %llu duplicated, %llu reordered, %llu corrupted (%llu caught)\n",
-	       (unsigned long long)w->frames, (unsigned long long)w->delivered, (unsigned long long)w->lost,
-	       (unsigned long long)w->duplicated, (unsigned long long)w->reordered, (unsigned long long)w->corrupted,
-	       (unsigned long long)(w->bad_checksum + w->malformed));
-	printf("        %llu for nobody, %llu not taken; %llu retransmissions by the CM\n", (unsigned long long)w->unmatched,
-	       (unsigned long long)w->not_taken, (unsigned long long)r->stats.retransmits);
+	printf("frames: %llu sent, %llu delivered, %llu lost, %llu duplicated, %llu reordered,\n", (unsigned long long)w->frames,
+	       (unsigned long long)w->delivered, (unsigned long long)w->lost, (unsigned long long)w->duplicated,
+	       (unsigned long long)w->reordered);
+	printf("        %llu corrupted (%llu caught), %llu for nobody, %llu not taken;\n", (unsigned long long)w->corrupted,
+	       (unsigned long long)caught, (unsigned long long)w->unmatched,
+	       (unsigned long long)w->not_taken);
+	printf("        %llu retransmissions by the CM\n", (unsigned long long)r->stats.retransmits);
 }
 
 static void print_text(const struct tool_options *o, const struct tool_sim_result *r)
@@ -87,10 +91,11 @@ static void print_text(const struct tool_options *o, const struct tool_sim_resul
 	print_pairs(r);
 	print_causes(r);
 	print_frames(r);
-	printf("left: %llu nodes, %llu listeners, %llu buffers, %llu queue pairs, %llu ports, %llu offloaded, %llu TIME_WAIT, %llu frames\n",
-	       (unsigned long long)r->left_nodes, (unsigned long long)r->left_listeners, (unsigned long long)r->left_bufs,
-	       (unsigned long long)r->left_qps, (unsigned long long)r->left_ports, (unsigned long long)r->left_conns,
-	       (unsigned long long)r->left_time_waits, (unsigned long long)r->left_frames);
+	printf("left: %llu nodes, %llu listeners, %llu buffers, %llu queue pairs, %llu ports,\n", (unsigned long long)r->left_nodes,
+	       (unsigned long long)r->left_listeners, (unsigned long long)r->left_bufs, (unsigned long long)r->left_qps,
+	       (unsigned long long)r->left_ports);
+	printf("      %llu offloaded, %llu in TIME_WAIT, %llu frames, %llu timers\n", (unsigned long long)r->left_conns,
+	       (unsigned long long)r->left_time_waits, (unsigned long long)r->left_frames, (unsigned long long)r->left_timers);
 	printf("time: %.3f s virtual, %.3f s real, %.0f connections per second\n", (double)r->virtual_ns / 1e9, wall,
 	       wall > 0 ? (double)r->started / wall : 0);
 	if (r->damaged)
@@ -118,7 +123,7 @@ static void json_pairs(struct tool_json *j, const struct tool_sim_result *r)
 	}
 	tool_json_object_end(j);
 	tool_json_object(j, "causes");
-	for (a = 0; a < CM_CAUSES && a < (int)ARRAY_SIZE(r->causes); a++)
+	for (a = 0; a < CM_CAUSES; a++)
 		if (r->causes[a])
 			tool_json_u64(j, tool_cause_name(a), r->causes[a]);
 	tool_json_object_end(j);

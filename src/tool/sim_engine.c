@@ -22,6 +22,7 @@
 
 /* ---- what sim_side.c needs ---- */
 
+__attribute__((format(printf, 2, 0)))
 static void violation(struct sim *sim, const char *fmt, va_list ap)
 {
 	struct tool_sim_result *r = sim->r;
@@ -475,6 +476,13 @@ static void simulate(struct sim *sim)
 	sim_digest(sim, sim->r->virtual_ns);
 }
 
+/**
+ * tool_sim_run() - run a simulation
+ * @params: what it is to be like
+ * @result: what came of it
+ *
+ * Return: 0, or a negative errno if it could not be set up; whether it went well is in @result->violations.
+ */
 int tool_sim_run(const struct tool_sim_params *params, struct tool_sim_result *result)
 {
 	struct sim sim = { .p = params, .r = result };
@@ -499,6 +507,12 @@ int tool_sim_run(const struct tool_sim_params *params, struct tool_sim_result *r
 	return err;
 }
 
+/**
+ * tool_sim_outcome_str() - an outcome in words
+ * @o: outcome
+ *
+ * Return: the words, never NULL.
+ */
 const char *tool_sim_outcome_str(enum tool_sim_outcome o)
 {
 	static const char *const names[] = { "no request", "established", "rejected", "failed", "destroyed" };

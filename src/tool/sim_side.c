@@ -57,7 +57,8 @@ static bool pdata_check(struct sim *sim, u64 serial, enum pdata_kind kind, const
 
 	if (ev->private_data_len == len && !memcmp(ev->private_data, want, len))
 		return true;
-	sim_violation_on(sim, sim_ends(&ev->local, &ev->remote), "connection %llu: private data of kind %d is not what was sent: %zu bytes, not %u",
+	sim_violation_on(sim, sim_ends(&ev->local, &ev->remote),
+			 "connection %llu: private data of kind %d is not what was sent: %zu bytes, not %u",
 			 (unsigned long long)serial, kind, ev->private_data_len, len);
 	return false;
 }

@@ -62,7 +62,7 @@ static struct tool_rec *rec_new(struct tool_watch *w, const struct pkt_tuple *t,
 	hash_add(&w->recs, &rec->hn, hash_of(&w->recs, &k, sizeof(k)));
 	rec->hashed = true;
 	TAILQ_INSERT_TAIL(&w->list, rec, list);
-	w->num_recs++;
+	__atomic_fetch_add(&w->num_recs, 1, __ATOMIC_RELAXED);
 	return rec;
 }
 
@@ -149,6 +149,14 @@ static void on_line(void *arg, const struct tool_line *line)
 	em->first = false;
 }
 
+/**
+ * tool_watch_frame() - an observer for iwcm_set_observers()
+ * @arg: the watch
+ * @port: not used
+ * @out: direction
+ * @p: the frame
+ * @now_ns: not used: the loop's time stands still while it works
+ */
 void tool_watch_frame(void *arg, struct port *port, bool out, const struct pkt *p, u64 now_ns)
 {
 	static const struct tool_line ack = { "ACK", "" };
@@ -248,13 +256,17 @@ static void rec_free(struct tool_watch *w, struct tool_rec *rec)
 {
 	unhash(w, rec);
 	TAILQ_REMOVE(&w->list, rec, list);
-	w->num_recs--;
+	__atomic_fetch_sub(&w->num_recs, 1, __ATOMIC_RELAXED);
 	tool_flow_destroy(&rec->flow);
 	entries_free(&rec->entries);
 	entries_free(&rec->pending);
 	free(rec);
 }
 
+/**
+ * tool_watch_destroy() - opposite of tool_watch_init()
+ * @w: the watch; no callback may come any more
+ */
 void tool_watch_destroy(struct tool_watch *w)
 {
 	struct tool_rec *rec;
@@ -267,6 +279,10 @@ void tool_watch_destroy(struct tool_watch *w)
 	pthread_mutex_destroy(&w->lock);
 }
 
+/**
+ * tool_watch_clear() - the descriptor was readable
+ * @w: the watch; look at it after this
+ */
 void tool_watch_clear(struct tool_watch *w)
 {
 	u64 n;
@@ -277,6 +293,14 @@ void tool_watch_clear(struct tool_watch *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/**
+ * tool_watch_find() - present record of a connection
+ * @w: the watch
+ * @local: this side's address
+ * @remote: the peer's
+ *
+ * Return: the record, or NULL.
+ */
 struct tool_rec *tool_watch_find(struct tool_watch *w, const struct sockaddr_storage *local, const struct sockaddr_storage *remote)
 {
 	struct pkt_tuple t = { 0 };
@@ -292,6 +316,13 @@ struct tool_rec *tool_watch_find(struct tool_watch *w, const struct sockaddr_sto
 	return rec;
 }
 
+/**
+ * tool_watch_all() - all records, oldest first
+ * @w: the watch
+ * @out: an array that is the watch's and good until the next call
+ *
+ * Return: how many.
+ */
 size_t tool_watch_all(struct tool_watch *w, struct tool_rec ***out)
 {
 	struct tool_rec *rec, **grown;
@@ -346,6 +377,12 @@ static enum cm_cause judge(const struct tool_rec *rec)
 	return rec->last_state && !strcmp(rec->last_state, "SYN_RCVD") ? CM_CAUSE_NOT_ACKED : CM_CAUSE_NO_MPA_REQUEST;
 }
 
+/**
+ * tool_watch_view() - what other threads have noted about a connection
+ * @w: the watch
+ * @rec: the connection
+ * @out: filled in
+ */
 void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct tool_view *out)
 {
 	u64 now_ns = loop_monotonic_ns();
@@ -364,6 +401,11 @@ void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct to
 	pthread_mutex_unlock(&w->lock);
 }
 
+/**
+ * tool_watch_fetch() - move what is new to rec->pending and rec->lost
+ * @w: the watch
+ * @rec: the connection
+ */
 void tool_watch_fetch(struct tool_watch *w, struct tool_rec *rec)
 {
 	pthread_mutex_lock(&w->lock);
@@ -373,6 +415,11 @@ void tool_watch_fetch(struct tool_watch *w, struct tool_rec *rec)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/**
+ * tool_watch_drop() - forget a connection
+ * @w: the watch
+ * @rec: the connection
+ */
 void tool_watch_drop(struct tool_watch *w, struct tool_rec *rec)
 {
 	pthread_mutex_lock(&w->lock);
