@@ -10,8 +10,8 @@
 #   SIW_NET   tap, user, or auto (default): see lib.sh
 #   SIW_KEEP  1 keeps logs and captures of a run that went well
 #
-# What was said is judged three times: by uwarp's exit status, by what the program in the guest prints, and by tshark over a
-# capture of the guest's own network card. The last is needed because siw reports a peer-to-peer connection as
+# What was said is judged three times: by uwarp's exit status, by what the program in the guest prints, and by a capture of
+# the guest's own network card, which tshark has the last word on. The last is needed because siw reports a peer-to-peer connection as
 # established also when the peer closes without ever sending its RTR. Only the connection manager is judged here:
 # rping would like to exchange data afterwards, and may complain that it cannot.
 
@@ -96,35 +96,36 @@ guest_says() {
 
 # ---- captures -------------------------------------------------------------------------------------------------
 
-# conversation FILE: the last MPA conversation in a capture, one line per frame:
-#     req|rep REV M=0 C=0 R=0 S=1 BODY
-#     fpdu initiator|responder OPCODE ULPDU-LENGTH
-# tshark 4.0 knows RFC 5044 but not 6581: it shows S as a reserved bit, and IRD and ORD as private data.
+# conversation FILE: the last MPA conversation in a capture, one line per frame; see mpa_frames.py.
 conversation() {
+	python3 "$here/mpa_frames.py" last "$1"
+}
+
+# The same for all conversations of a capture, by tshark, which knows RFC 5044 but not 6581: it shows S as a reserved
+# bit, and IRD and ORD as private data.
+tshark_conversations() {
 	tshark -n -r "$1" -Y iwarp_mpa -T fields -E separator='|' -E occurrence=f \
 		-e tcp.stream -e tcp.dstport -e iwarp_mpa.key.req -e iwarp_mpa.key.rep -e iwarp_mpa.rev \
 		-e iwarp_mpa.marker_flag -e iwarp_mpa.crc_flag -e iwarp_mpa.rej_flag -e iwarp_mpa.res \
 		-e iwarp_mpa.privatedata -e iwarp_rdma.opcode -e iwarp_mpa.ulpdulength 2>/dev/null |
 		awk -F '|' '
-			$1 != stream && $3 { stream = $1; port = $2; text = "" }
-			$1 != stream { next }
+			$3 { port[$1] = $2 }
 			$3 || $4 {
 				s = $9 == "0x10" ? 1 : $9 == "0x00" ? 0 : $9
-				text = text ($3 ? "req " : "rep ") $5 " M=" $6 " C=" $7 " R=" $8 " S=" s " " $10 "\n"
+				print ($3 ? "req " : "rep ") $5 " M=" $6 " C=" $7 " R=" $8 " S=" s " " $10
 				next
 			}
-			{ text = text "fpdu " ($2 == port ? "initiator " : "responder ") $11 + 0 " " $12 "\n" }
-			END { printf "%s", text }'
+			{ print "fpdu " ($2 == port[$1] ? "initiator " : "responder ") $11 + 0 " " $12 }'
 }
 
 # wire_has REGEX: whether a line of the conversation is this. Frames may take a moment from the guest to the file.
 wire_has() {
-	for _ in 1 2 3; do
+	for _ in {1..15}; do
 		conversation "$guest_pcap" >"$siw_tmp/wire.txt"
 		if grep -Exq "$1" "$siw_tmp/wire.txt"; then
 			return 0
 		fi
-		sleep 0.5
+		sleep 0.1
 	done
 	{ echo "on the wire, without $1:"; cat "$siw_tmp/wire.txt"; } >>"$uwarp_log"
 	return 1
@@ -327,7 +328,7 @@ test_listen() {
 # fails TITLE STATUS ENDPOINT
 fails() {
 	begin "connect: $1" || return 0
-	want "exit status $2" uwarp_exits "$2" connect --timeout 5 "$3"
+	want "exit status $2" uwarp_exits "$2" connect --timeout 3 "$3"
 	end
 }
 
@@ -379,14 +380,27 @@ test_kernel_is_calm() {
 	end
 }
 
+# One file of many: they are put one behind the other, and tshark is asked once.
+captures_are_sound() {
+	mergecap -a -F nsecpcap -w "$siw_tmp/all.merged" "$@" 2>>"$uwarp_log" || return 1
+	capture_is_sound "$siw_tmp/all.merged"
+}
+
+tshark_agrees() {
+	mergecap -a -F nsecpcap -w "$siw_tmp/all.merged" "$@" 2>>"$uwarp_log" || return 1
+	diff <(tshark_conversations "$siw_tmp/all.merged" | sort) <(python3 "$here/mpa_frames.py" all "$siw_tmp/all.merged" | sort) >>"$uwarp_log"
+}
+
 # Needs the guest no more.
 test_captures() {
-	local file
 	guest_may_die=true
 	begin "captures: nothing malformed, all checksums right" || return 0
-	for file in "$siw_tmp"/*.pcap; do
-		want "sound ${file##*/}" capture_is_sound "$file"
-	done
+	want "sound captures of uwarp's" captures_are_sound "$siw_tmp"/[0-9]*.pcap
+	want "sound captures of the wire" captures_are_sound "$siw_tmp"/wire-*.pcap
+	end
+	begin "captures: tshark reads the same frames" || return 0
+	want "the same in uwarp's" tshark_agrees "$siw_tmp"/[0-9]*.pcap
+	want "the same on the wire" tshark_agrees "$siw_tmp"/wire-*.pcap
 	end
 }
 
