@@ -164,7 +164,7 @@ int irdma_connect(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 
 	if (!err) {
 		cm_lock(core);
-		err = qp->cm_node || qp->destroying ? -EINVAL : connect_node(cm_id, qp, param, &info);
+		err = qp->cm_node || rnic_qp_is_going(qp) ? -EINVAL : connect_node(cm_id, qp, param, &info);
 		cm_unlock(core);
 	}
 	if (qp)
@@ -236,7 +236,7 @@ static int try_accept(struct irdma_cm_node *node, struct iw_cm_id *cm_id, struct
 		return -EINVAL;
 	if (node->state != IRDMA_CM_STATE_MPAREQ_RCVD)
 		return -ECONNRESET;
-	if (!qp || qp->cm_node || qp->destroying)
+	if (!qp || qp->cm_node || rnic_qp_is_going(qp))
 		return -EINVAL;
 	return accept_node(node, cm_id, qp, param);
 }

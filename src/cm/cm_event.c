@@ -358,9 +358,11 @@ static int start_data(struct irdma_cm_node *node)
 	struct irdma_qp *qp = node->iwqp;
 	int err;
 
-	if (!qp || qp->destroying)
+	if (!qp || rnic_qp_is_going(qp))
 		return -ETIMEDOUT;
 	err = irdma_cm_init_tsa_conn(qp, node);
+	if (err == -EINVAL && rnic_qp_is_going(qp)) /* just now */
+		return -ETIMEDOUT;
 	if (!err && node->rtr)
 		err = rnic_qp_send_rtr(qp);
 	return err;

@@ -322,7 +322,7 @@ void rnic_qp_destroy(struct irdma_qp *qp)
 {
 	mutex_lock(&qp->lock);
 	assert(!qp->destroying);
-	qp->destroying = true;
+	__atomic_store_n(&qp->destroying, true, __ATOMIC_RELAXED);
 	destroy_locked(qp);
 	if (rnic_qp_of(qp)->todo)
 		rnic_qp_kick(qp);

@@ -131,7 +131,7 @@ struct irdma_qp {
 	pthread_mutex_t lock;      /* all below up to the CM's part */
 	enum rnic_qp_state state;
 	enum rnic_ae last_ae;
-	bool destroying;           /* rnic_qp_destroy() was called */
+	bool destroying;           /* rnic_qp_destroy() was called; read without the lock by rnic_qp_is_going() */
 	bool reset_seen;
 	bool disconn_raised;       /* CM told that the stream ended */
 	struct port_stream *stream;
@@ -156,6 +156,11 @@ int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out); /* one re
 /* Moves to ERROR if need be, raises what the CM must know, drops the creator's reference. */
 void rnic_qp_destroy(struct irdma_qp *qp);
 struct irdma_qp *rnic_qp_find(struct irdma_device *iwdev, u32 qp_num); /* with a reference, or NULL */
+/* Was rnic_qp_destroy() called? A hint to the CM: rnic_qp_offload() decides, under the lock. */
+static inline bool rnic_qp_is_going(const struct irdma_qp *qp)
+{
+	return __atomic_load_n(&qp->destroying, __ATOMIC_RELAXED);
+}
 void rnic_qp_hold(struct irdma_qp *qp);
 void rnic_qp_put(struct irdma_qp *qp);
 /*
