@@ -104,7 +104,7 @@ conversation() {
 # The same for all conversations of a capture, by tshark, which knows RFC 5044 but not 6581: it shows S as a reserved
 # bit, and IRD and ORD as private data.
 tshark_conversations() {
-	tshark -n -r "$1" -Y iwarp_mpa -T fields -E separator='|' -E occurrence=f \
+	tshark -n -r "$1" -Y iwarp_mpa -T fields -E separator='|' -E occurrence=a \
 		-e tcp.stream -e tcp.dstport -e iwarp_mpa.key.req -e iwarp_mpa.key.rep -e iwarp_mpa.rev \
 		-e iwarp_mpa.marker_flag -e iwarp_mpa.crc_flag -e iwarp_mpa.rej_flag -e iwarp_mpa.res \
 		-e iwarp_mpa.privatedata -e iwarp_rdma.opcode -e iwarp_mpa.ulpdulength 2>/dev/null |
@@ -113,9 +113,13 @@ tshark_conversations() {
 			$3 || $4 {
 				s = $9 == "0x10" ? 1 : $9 == "0x00" ? 0 : $9
 				print ($3 ? "req " : "rep ") $5 " M=" $6 " C=" $7 " R=" $8 " S=" s " " $10
-				next
 			}
-			{ print "fpdu " ($2 == port[$1] ? "initiator " : "responder ") $11 + 0 " " $12 }'
+			{
+				n = split($12, length_of, ",")
+				split($11, opcode, ",")
+				for (i = 1; i <= n; i++)
+					print "fpdu " ($2 == port[$1] ? "initiator " : "responder ") opcode[i] + 0 " " length_of[i]
+			}'
 }
 
 # wire_has REGEX: whether a line of the conversation is this. Frames may take a moment from the guest to the file.
