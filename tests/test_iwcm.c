@@ -529,6 +529,28 @@ static void test_rejected(void **state)
 	world_close(w);
 }
 
+/* The client has gone, and the server answers before it has heard of that: it must not take it for a mistake of its own. */
+static void test_request_gone(void **state)
+{
+	struct world *w = world_open(gen_of(state));
+	struct iwcm_id *server;
+
+	w->hold = true;
+	start_listener(w, addr4(0x0a000002, PORT));
+	start_client(w, addr4(0x0a000002, PORT));
+	run_for(w, NSEC_PER_SEC);
+	server = w->t[SERVER].id;
+	assert_int_equal(iwcm_abort(w->t[CLIENT].id), 0);
+	while (port_wire_step(w->wire, loop_now(&w->loop) + NSEC_PER_SEC))
+		;
+	assert_int_equal(iwcm_accept(server, NULL), -ECONNRESET);
+	assert_int_equal(iwcm_reject(server, NULL, 0), -ECONNRESET);
+	pump(w);
+	EXPECT(w, SERVER, IWCM_EVENT_CONNECT_REQUEST, IWCM_EVENT_CLOSED);
+	assert_int_equal(iwcm_accept(server, NULL), -EINVAL);
+	world_close(w);
+}
+
 static void test_refused(void **state)
 {
 	struct world *w = world_open(gen_of(state));
@@ -1442,7 +1464,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BOTH(test_connect), BOTH(test_private_data), BOTH(test_ipv6), BOTH(test_wildcards), BOTH(test_vlan), BOTH(test_loopback),
 		BOTH(test_revision_1), BOTH(test_models),
-		BOTH(test_rejected), BOTH(test_refused), BOTH(test_no_answer), BOTH(test_no_reply),
+		BOTH(test_rejected), BOTH(test_request_gone), BOTH(test_refused), BOTH(test_no_answer), BOTH(test_no_reply),
 		BOTH(test_abort), BOTH(test_abort_connecting),
 		BOTH(test_destroy_everywhere), BOTH(test_abort_everywhere), BOTH(test_destroy_listener_with_queue), BOTH(test_close_in_the_middle),
 		BOTH(test_handler), BOTH(test_handler_destroys_request),

@@ -173,6 +173,14 @@ static int param_convert(const struct iwcm_conn_param *p, unsigned int revision,
 	return 0;
 }
 
+/* Why an id is not in the state that a call needs. A request whose peer gave up is CLOSED before its user has heard of it. */
+static int wrong_state(const struct iwcm_id *id, enum iwcm_id_state wanted)
+{
+	if (wanted == IWCM_ID_REQUEST && id->ev[IWCM_EVENT_CLOSED].queued)
+		return -ECONNRESET;
+	return id->gone ? -ENODEV : -EINVAL;
+}
+
 /* From @from to @to, with a QP of its own; *@dev gets a reference for the time of the call. */
 static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state to, struct iwcm_dev **dev, u32 *qpn)
 {
@@ -184,7 +192,7 @@ static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state
 	if (id->state == from)
 		iwcm_dev_get(*dev = id->dev);
 	else
-		err = id->gone ? -ENODEV : -EINVAL;
+		err = wrong_state(id, from);
 	iwcm_unlock(ctx);
 	if (err)
 		return err;
@@ -196,7 +204,7 @@ static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state
 			id->qp = qp;
 			iwcm_id_set_state(id, to);
 		} else {
-			err = -ENODEV; /* it went just now */
+			err = from == IWCM_ID_REQUEST ? wrong_state(id, from) : -ENODEV; /* it went just now */
 		}
 		iwcm_unlock(ctx);
 		if (err)
@@ -390,14 +398,13 @@ int iwcm_accept(struct iwcm_id *id, const struct iwcm_conn_param *param)
 
 static int begin_reject(struct iwcm_id *id, const void *data, u8 len)
 {
-	bool pending;
 	int err;
 
 	iwcm_lock(id->ctx);
-	pending = id->state == IWCM_ID_REQUEST;
+	err = id->state == IWCM_ID_REQUEST ? 0 : wrong_state(id, IWCM_ID_REQUEST);
 	iwcm_unlock(id->ctx);
-	if (!pending)
-		return -EINVAL;
+	if (err)
+		return err;
 	err = irdma_reject(&id->cm, data, len);
 	request_over(id, 0, CM_CAUSE_LOCAL);
 	return err;
