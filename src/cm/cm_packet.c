@@ -217,8 +217,10 @@ static void reset_in_syn_sent(struct irdma_cm_node *node, struct irdma_puda_buf 
 
 	if (!(rbuf->pkt->flags & PKT_ACK) || rbuf->pkt->ack != node->tcp_cntxt.loc_seq_num)
 		return;
-	if (!error || error == -ECONNREFUSED || error == -ECONNRESET)
+	if (!error || error == -ECONNREFUSED)
 		cm_node_set_cause(node, CM_CAUSE_REFUSED, -ECONNREFUSED);
+	else if (error == -ECONNRESET) /* TCP was up for a moment */
+		cm_node_set_cause(node, CM_CAUSE_RESET, error);
 	else if (error == -ETIMEDOUT)
 		cm_node_set_cause(node, CM_CAUSE_NO_SYNACK, error);
 	else
