@@ -946,6 +946,7 @@ static void test_resolve_errors(void **state)
 	run_for(w, NSEC_PER_SEC);
 	assert_int_equal(w->t[CLIENT].last, IWCM_EVENT_RESOLVE_ERROR);
 	assert_int_equal(w->t[CLIENT].ev.status, -ENETUNREACH);
+	assert_int_equal(w->t[CLIENT].ev.info.cause, CM_CAUSE_UNREACHABLE);
 	assert_int_equal(iwcm_resolve(id, NULL, sa(&far)), 0);
 	run_for(w, NSEC_PER_SEC);
 	assert_int_equal(w->t[CLIENT].count[IWCM_EVENT_RESOLVE_ERROR], 2);
@@ -954,6 +955,7 @@ static void test_resolve_errors(void **state)
 	run_for(w, NSEC_PER_SEC);
 	assert_int_equal(w->t[CLIENT].count[IWCM_EVENT_RESOLVE_ERROR], 3);
 	assert_int_equal(w->t[CLIENT].ev.status, -EADDRNOTAVAIL);
+	assert_int_equal(w->t[CLIENT].ev.info.cause, CM_CAUSE_NONE);
 	assert_int_equal(iwcm_resolve(id, NULL, sa(&to)), 0); /* after errors */
 	assert_int_equal(iwcm_resolve(id, NULL, sa(&to)), -EINVAL);
 	world_close(w);

@@ -261,6 +261,12 @@ static int narrow(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm_en
 	return err;
 }
 
+/* The routing's fault, or ours: a source address that is not there, a port in use. */
+static enum cm_cause resolve_cause(int err)
+{
+	return err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EACCES ? CM_CAUSE_UNREACHABLE : CM_CAUSE_NONE;
+}
+
 /* The outcome: states and events. Takes over the reference to @dev. */
 static void resolved(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm_end *src, const struct iwcm_end *dst, int err)
 {
@@ -272,7 +278,7 @@ static void resolved(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm
 	if (id->state == IWCM_ID_FAILED)
 		goto unlock; /* bound to a device that went: DEVICE_REMOVED says so */
 	if (err) {
-		iwcm_post(id, IWCM_EVENT_RESOLVE_ERROR, err, CM_CAUSE_UNREACHABLE);
+		iwcm_post(id, IWCM_EVENT_RESOLVE_ERROR, err, resolve_cause(err));
 	} else {
 		iwcm_end_format(src, &id->local);
 		iwcm_end_format(dst, &id->remote);
