@@ -49,7 +49,7 @@ static int open_capture(struct tool_session *s)
 
 	if (!s->o->pcap || !port_capture_open(s->o->pcap, &s->capture, err, sizeof(err)))
 		return 0;
-	tool_error("%s: %s", s->o->pcap, err);
+	tool_error("capture: %s", err); /* which names the file */
 	return TOOL_LOCAL;
 }
 
@@ -60,6 +60,11 @@ static int open_context(struct tool_session *s)
 
 	if (err) {
 		tool_error("the NICs cannot be opened: %s", strerror(-err));
+		return TOOL_LOCAL;
+	}
+	err = iwcm_event_fd(s->ctx); /* now: without it nothing would wake us */
+	if (err < 0) {
+		tool_error("%s", strerror(-err));
 		return TOOL_LOCAL;
 	}
 	iwcm_set_observers(s->ctx, s->capture, watch ? tool_watch_frame : NULL, watch ? &s->watch.trace : NULL, &s->watch);
