@@ -490,6 +490,13 @@ test_usage() {
 	status=0
 	timeout 10 "$UWARP" devices > /dev/full 2> "$tmp/connect.err" || status=$?
 	want "status 5" is "$status" 5
+	status=0
+	timeout 10 "$UWARP" --help > /dev/full 2> "$tmp/connect.err" || status=$?
+	want "status 5 for the help" is "$status" 5
+	status=0
+	timeout 10 "$UWARP" devices --json >&- 2> "$tmp/connect.err" || status=$?
+	want "status 5 if it is closed" is "$status" 5
+	want "words about it" has connect.err 'standard output cannot be written'
 	start_listen --count 1 127.0.0.1
 	connect --pcap /nonexistent/file "127.0.0.1:$port"
 	want "status 5 for the capture" is "$connect_status" 5

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /* tool: `uwarp`. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,6 +41,20 @@ static void help(FILE *f)
 	fputs("\nuwarp COMMAND --help says more; see also uwarp(1), uwarp(7).\n", f);
 }
 
+/*
+ * Whoever starts us with one of these closed must not have a socket take its number, and with it what is printed. What stands
+ * in for it fails as the closed one would.
+ */
+static bool open_standard(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			return false;
+	return true;
+}
+
 static int run(enum tool_command command, int argc, char **argv)
 {
 	struct tool_options o;
@@ -47,7 +62,11 @@ static int run(enum tool_command command, int argc, char **argv)
 
 	if (ret)
 		return ret < 0 ? TOOL_OK : ret;
-	ret = commands[command].run(&o);
+	return commands[command].run(&o);
+}
+
+static int finish(int ret)
+{
 	if ((fflush(stdout) || ferror(stdout)) && ret == TOOL_OK) {
 		tool_error("standard output cannot be written");
 		ret = TOOL_LOCAL;
@@ -61,17 +80,19 @@ int main(int argc, char **argv)
 	size_t i;
 
 	signal(SIGPIPE, SIG_IGN);
+	if (!open_standard())
+		return TOOL_LOCAL;
 	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
 		puts("uwarp " TOOL_VERSION);
-		return TOOL_OK;
+		return finish(TOOL_OK);
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
 		help(stdout);
-		return TOOL_OK;
+		return finish(TOOL_OK);
 	}
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(name, commands[i].name))
-			return run((enum tool_command)i, argc - 1, argv + 1);
+			return finish(run((enum tool_command)i, argc - 1, argv + 1));
 	if (*name)
 		tool_error("there is no command \"%s\"", name);
 	help(stderr);
