@@ -132,7 +132,8 @@ int port_capture_open(const char *path, struct port_capture **out, char *err, si
 	errno = 0;
 	c->dumper = dump_open(c->pcap, path);
 	if (!c->dumper) {
-		rc = set_err(err, errlen, errno > 0 ? -errno : -EIO, pcap_geterr(c->pcap));
+		rc = errno > 0 ? -errno : -EIO;
+		set_err(err, errlen, rc, *pcap_geterr(c->pcap) ? pcap_geterr(c->pcap) : strerror(-rc)); /* libpcap knows no descriptors */
 		goto close_pcap;
 	}
 	pthread_mutex_init(&c->lock, NULL);

@@ -215,7 +215,7 @@ int tool_sim(const struct tool_options *o)
 
 	set_params(o, &p);
 	if (o->pcap && port_capture_open(o->pcap, &p.capture, err, sizeof(err))) {
-		tool_error("%s: %s", o->pcap, err);
+		tool_error("capture: %s", err); /* which names the file */
 		return TOOL_LOCAL;
 	}
 	ret = simulate(o, &p);
