@@ -102,7 +102,7 @@ static void print_pdata(const char *what, const struct iwcm_event *ev)
 {
 	if (!ev->private_data_len)
 		return;
-	printf("%s, %zu bytes:\n", what, ev->private_data_len);
+	printf("%s, %zu byte%s:\n", what, ev->private_data_len, ev->private_data_len == 1 ? "" : "s");
 	tool_pdata_print(stdout, ev->private_data, ev->private_data_len);
 }
 
@@ -327,7 +327,9 @@ void tool_report_next_address(struct tool_session *s, struct tool_conn *c, int c
 	}
 }
 
-static const char *end_of(int status)
+#define END_SIZE 80
+
+static const char *end_of(int status, char buf[END_SIZE])
 {
 	switch (-status) {
 	case 0:
@@ -338,15 +340,19 @@ static const char *end_of(int status)
 		return "by a Terminate, or an FPDU that is wrong";
 	case ETIMEDOUT:
 		return "because the peer acknowledges nothing any more";
+	case ECONNABORTED:
+		return "by a reset from this side, as the peer did not close, or the interface went";
 	default:
-		return strerror(-status);
+		snprintf(buf, END_SIZE, "by an error: %s", strerror(-status));
+		return buf;
 	}
 }
 
 /* After ESTABLISHED: how it ended. */
 void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
-	const char *how = end_of(ev->status);
+	char buf[END_SIZE];
+	const char *how = end_of(ev->status, buf);
 	struct tool_json j;
 
 	if (s->events) {
