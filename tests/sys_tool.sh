@@ -432,6 +432,24 @@ test_strangers() {
 	want "the cause" json listen.out "ev('no_request')['cause'] == 'mpa_key' and lines[-1]['no_request'] == 1"
 	end
 
+	begin "strangers in crowds"
+	want "a listener" start_listen --json -v 127.0.0.1
+	timeout 30 python3 -c "
+import socket, time
+for i in range(1500):
+    c = socket.create_connection(('127.0.0.1', $port))
+    if i % 3:
+        c.sendall(b'GET / HTTP/1.1')
+    c.close()
+    time.sleep(0.0005)
+"
+	sleep 0.5
+	kill -INT "$listener"
+	end_listen
+	want "listen status 4" is "$listen_status" 4
+	want "each of them" json listen.out "lines[-1]['no_request'] == 1500"
+	end
+
 	begin "nobody at all"
 	want "a listener" start_listen --timeout 0.2 127.0.0.1
 	end_listen

@@ -414,6 +414,9 @@ static void test_watch_bounds(void **state)
 	put_state(&t.w, "SYN_SENT", "CLOSED");
 	put_frame(&t.w, true, PKT_SYN, 5, NULL, 0);
 	assert_int_equal(tool_watch_all(&t.w, &all), 2);
+	assert_ptr_equal(tool_watch_next(&t.w, NULL), all[0]);
+	assert_ptr_equal(tool_watch_next(&t.w, all[0]), all[1]);
+	assert_null(tool_watch_next(&t.w, all[1]));
 	/* Without a beginning there is no connection. */
 	tool_watch_drop(&t.w, all[1]);
 	put_frame(&t.w, true, PKT_ACK, 5, NULL, 0);

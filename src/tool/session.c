@@ -303,19 +303,18 @@ static bool has_conn(const struct tool_session *s, const struct tool_rec *rec)
 static void scan(struct tool_session *s, u64 now_ns)
 {
 	u64 linger = s->watch.keep_entries ? LINGER_NS : 0;
-	struct tool_rec **all;
+	struct tool_rec *rec, *next;
 	struct tool_view v;
-	size_t n, i;
 
 	s->scan_ns = now_ns + SCAN_NS;
-	n = tool_watch_all(&s->watch, &all);
-	for (i = 0; i < n; i++) {
-		tool_watch_view(&s->watch, all[i], &v);
-		if (!v.closed || !judge_stray(s, all[i], &v) || v.idle_ns < linger || !STAILQ_EMPTY(&all[i]->pending) ||
-		    has_conn(s, all[i]))
+	/* Not over tool_watch_all()'s array: to report a stray, the ladder asks for it, too. */
+	for (rec = tool_watch_next(&s->watch, NULL); rec; rec = next) {
+		next = tool_watch_next(&s->watch, rec);
+		tool_watch_view(&s->watch, rec, &v);
+		if (!v.closed || !judge_stray(s, rec, &v) || v.idle_ns < linger || !STAILQ_EMPTY(&rec->pending) || has_conn(s, rec))
 			continue;
-		tool_ladder_forget(&s->ladder, all[i]);
-		tool_watch_drop(&s->watch, all[i]);
+		tool_ladder_forget(&s->ladder, rec);
+		tool_watch_drop(&s->watch, rec);
 	}
 }
 

@@ -317,6 +317,23 @@ struct tool_rec *tool_watch_find(struct tool_watch *w, const struct sockaddr_sto
 }
 
 /**
+ * tool_watch_next() - walk through the records, oldest first
+ * @w: the watch
+ * @rec: where the walk is; NULL: it begins
+ *
+ * Return: the record behind @rec, or NULL. It stays until the main thread drops it.
+ */
+struct tool_rec *tool_watch_next(struct tool_watch *w, const struct tool_rec *rec)
+{
+	struct tool_rec *next;
+
+	pthread_mutex_lock(&w->lock);
+	next = rec ? TAILQ_NEXT(rec, list) : TAILQ_FIRST(&w->list);
+	pthread_mutex_unlock(&w->lock);
+	return next;
+}
+
+/**
  * tool_watch_all() - all records, oldest first
  * @w: the watch
  * @out: an array that is the watch's and good until the next call

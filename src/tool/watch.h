@@ -100,6 +100,8 @@ void tool_watch_clear(struct tool_watch *w);
 struct tool_rec *tool_watch_find(struct tool_watch *w, const struct sockaddr_storage *local, const struct sockaddr_storage *remote);
 /* All records, oldest first; the array is the watch's and good until the next call. */
 size_t tool_watch_all(struct tool_watch *w, struct tool_rec ***out);
+/* The record behind @rec, or the first one (@rec NULL), or NULL. */
+struct tool_rec *tool_watch_next(struct tool_watch *w, const struct tool_rec *rec);
 void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct tool_view *out);
 /* Move what is new to rec->pending and rec->lost. */
 void tool_watch_fetch(struct tool_watch *w, struct tool_rec *rec);
