@@ -395,10 +395,11 @@ static u64 turn(struct tool_session *s)
 	next = min(next, end_holds(s, now_ns));
 	next = min(next, s->ops->tick(s, now_ns));
 	next = min(next, tool_ladder_pump(&s->ladder));
-	if (now_ns >= s->scan_ns)
-		scan(s, now_ns);
-	if (!tool_watch_is_empty(&s->watch))
+	if (tool_watch_any_closed(&s->watch)) { /* the first one wakes us */
+		if (now_ns >= s->scan_ns)
+			scan(s, now_ns);
 		next = min(next, s->scan_ns);
+	}
 	if (s->progress && now_ns >= s->progress_ns) {
 		tool_report_progress(s, false);
 		s->progress_ns = now_ns + 200 * NSEC_PER_MSEC;

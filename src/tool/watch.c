@@ -62,7 +62,7 @@ static struct tool_rec *rec_new(struct tool_watch *w, const struct pkt_tuple *t,
 	hash_add(&w->recs, &rec->hn, hash_of(&w->recs, &k, sizeof(k)));
 	rec->hashed = true;
 	TAILQ_INSERT_TAIL(&w->list, rec, list);
-	__atomic_fetch_add(&w->num_recs, 1, __ATOMIC_RELAXED);
+	w->num_recs++;
 	return rec;
 }
 
@@ -198,6 +198,8 @@ static void on_state(void *ctx, const struct irdma_cm_node *node, const struct p
 		rec->requested |= !strcmp(to, "MPAREQ_RCVD");
 		rec->last_state = from;
 		rec->state = to;
+		if (closed && !rec->closed)
+			__atomic_fetch_add(&w->num_closed, 1, __ATOMIC_RELAXED);
 		rec->closed = closed;
 		e = entry_new(w, rec, seen_ns);
 		if (e) {
@@ -256,7 +258,9 @@ static void rec_free(struct tool_watch *w, struct tool_rec *rec)
 {
 	unhash(w, rec);
 	TAILQ_REMOVE(&w->list, rec, list);
-	__atomic_fetch_sub(&w->num_recs, 1, __ATOMIC_RELAXED);
+	w->num_recs--;
+	if (rec->closed)
+		__atomic_fetch_sub(&w->num_closed, 1, __ATOMIC_RELAXED);
 	tool_flow_destroy(&rec->flow);
 	entries_free(&rec->entries);
 	entries_free(&rec->pending);

@@ -62,7 +62,8 @@ struct tool_watch {
 	pthread_mutex_t lock;
 	struct hash_table recs;
 	struct tool_rec_list list; /* oldest first */
-	u32 num_recs;            /* atomic */
+	u32 num_recs;
+	u32 num_closed;          /* of these: the node is gone; atomic */
 	u64 not_recorded;        /* connections beyond TOOL_RECS_MAX */
 	int fd;                  /* eventfd: something is new */
 	bool signalled;
@@ -90,9 +91,10 @@ struct tool_view {
 	enum cm_cause cause;     /* passive and closed without a request: why, as far as frames tell */
 };
 
-static inline bool tool_watch_is_empty(const struct tool_watch *w)
+/* Is there a record that may be dropped? */
+static inline bool tool_watch_any_closed(const struct tool_watch *w)
 {
-	return !__atomic_load_n(&w->num_recs, __ATOMIC_RELAXED);
+	return __atomic_load_n(&w->num_closed, __ATOMIC_RELAXED);
 }
 /* Call when the descriptor is readable, before looking. */
 void tool_watch_clear(struct tool_watch *w);
