@@ -454,6 +454,10 @@ for i in range(1500):
 	want "a listener" start_listen --timeout 0.2 127.0.0.1
 	end_listen
 	want "listen status 3" is "$listen_status" 3
+	want "a listener" start_listen 127.0.0.1
+	kill -INT "$listener"
+	end_listen
+	want "listen status 5 if interrupted" is "$listen_status" 5
 	end
 }
 

@@ -216,7 +216,9 @@ static int exit_status(const struct tool_session *s)
 		for (i = 1; i < CM_CAUSES; i++)
 			if (s->tally.stray_causes[i])
 				worst = max(worst, (int)tool_status_of(IWCM_EVENT_CONNECT_ERROR, i, 0));
-	return worst > TOOL_REJECTED ? worst : TOOL_TIMED_OUT;
+	if (worst > TOOL_REJECTED)
+		return worst;
+	return s->end == TOOL_END_SIGNAL ? TOOL_LOCAL : TOOL_TIMED_OUT;
 }
 
 int tool_listen(const struct tool_options *o)
