@@ -339,7 +339,7 @@ static const char *end_of(int status, char buf[END_SIZE])
 	case EPROTO:
 		return "by a Terminate, or an FPDU that is wrong";
 	case ETIMEDOUT:
-		return "because the peer acknowledges nothing any more";
+		return "because the peer stopped acknowledging, or sent no RTR";
 	case ECONNABORTED:
 		return "by a reset from this side, as the peer did not close, or the interface went";
 	default:
