@@ -446,6 +446,36 @@ static void backlog_of_whole_connections_drops_a_syn(void **state)
 	env_down(&e);
 }
 
+/* Connections that never send a request hold a place for ten seconds, but only while nobody else wants it. */
+static void silent_peers_give_way_after_a_second(void **state)
+{
+	struct fx_peer p[2], late;
+	struct env e;
+
+	env_up(&e, IRDMA_GEN_2, true);
+	fx_silence(&e.fx);
+	cm_addr_to_sockaddr(true, (u32[4]){ 0x0A000001 }, 7000, &e.l.id.m_local_addr);
+	assert_int_equal(irdma_create_listen(&e.l.id, 2), 0);
+	e.listening = true;
+	fx_peer_passive(&p[0], &e.fx, true, 20000);
+	fx_run(&e.fx, 2000); /* a backlog that is not full has patience */
+	fx_peer_passive(&p[1], &e.fx, true, 20001);
+	fx_run(&e.fx, 500);
+	flood(&e, 20002, 1);
+	assert_int_equal(p[0].node->state, ST(ESTABLISHED));
+	fx_run(&e.fx, 2);
+	assert_int_equal(p[0].node->state, ST(CLOSED));
+	assert_int_equal(p[0].node->cause, CM_CAUSE_NO_MPA_REQUEST);
+	assert_int_equal(p[1].node->state, ST(ESTABLISHED));
+	fx_run(&e.fx, 499);
+	assert_int_equal(p[1].node->state, ST(CLOSED));
+	fx_peer_passive(&late, &e.fx, true, 20002);
+	fx_peer_done(&late);
+	fx_peer_done(&p[0]);
+	fx_peer_done(&p[1]);
+	env_down(&e);
+}
+
 /* A responder whose peer offers no RTR that it takes says so and closes: no place in the backlog either. */
 static void failed_negotiation_holds_no_place(void **state)
 {
@@ -612,6 +642,7 @@ int main(void)
 		cmocka_unit_test(retransmission_limit_of_the_port_is_told),
 		cmocka_unit_test(half_open_flood_does_not_lock_out_a_client),
 		cmocka_unit_test(backlog_of_whole_connections_drops_a_syn),
+		cmocka_unit_test(silent_peers_give_way_after_a_second),
 		cmocka_unit_test(failed_negotiation_holds_no_place),
 		cmocka_unit_test(peer_that_closes_is_tried_with_revision_1_once),
 		cmocka_unit_test(fallen_back_connection_is_established),

@@ -26,6 +26,7 @@
 #define CM_MPA_TIMEOUT_MS 10000u    /* a peer that says nothing in the MPA stage */
 #define CM_CLOSE_TIMEOUT_MS 5000u   /* FIN_WAIT2, CLOSING and a QP that should be gone */
 #define CM_TIME_WAIT_MS 60000u      /* as Linux; only where no time-wait record could be had */
+#define CM_SILENT_MIN_MS 1000u      /* ... and what it has when the backlog is full */
 #define CM_BACKLOG_DEFAULT 128
 
 /* Each state says what may happen in it. cm_node_set_state() is the one writer. */
@@ -144,7 +145,8 @@ struct irdma_cm_listener {
 	u32 pending;                                /* nodes from SYN until accept, reject or end; on the parent */
 	u32 waiting_accept;                         /* of these: CONNECT_REQUEST is up */
 	TAILQ_HEAD(, irdma_cm_node) nodes;          /* not offloaded, oldest first; on the parent */
-	TAILQ_HEAD(, irdma_cm_node) half_open;      /* of these in SYN_RCVD, oldest first: what a flood evicts */
+	TAILQ_HEAD(irdma_half_list, irdma_cm_node) half_open; /* of these in SYN_RCVD, oldest first: what a flood evicts */
+	struct irdma_half_list silent;              /* ... and ESTABLISHED without a whole request, oldest first */
 	bool kick_wanted;                           /* host port was told there is no room */
 	bool dead;                                  /* last reference is gone; freed by free_work in the loop's thread */
 	struct work_struct free_work;
@@ -164,7 +166,7 @@ struct irdma_cm_node {
 	bool ipv4, active;           /* active: we sent the SYN */
 	bool hashed, apbvt_set;
 	bool accelerated;            /* the NIC has the stream */
-	bool on_listener, on_half_open;
+	bool on_listener, on_half_open, on_silent;
 	bool established_up;         /* CONNECT_REPLY/ESTABLISHED was delivered */
 	bool abandoned;              /* upper layer destroyed the cm_id: no more upcalls */
 	bool request_up;             /* CONNECT_REQUEST was delivered and taken: the upper layer holds a reference */
@@ -187,6 +189,7 @@ struct irdma_cm_node {
 	struct irdma_timer_entry send_entry;
 	u64 close_at_ns;             /* close timer, 0: not armed */
 	u64 stage_at_ns;             /* time limit of the present stage, 0: none */
+	u64 silent_since_ns;
 	struct wheel_timer timer;    /* earliest of the three */
 	TAILQ_ENTRY(irdma_cm_node) timer_entry, reset_entry, teardown_entry; /* *_list_prep() lists */
 	TAILQ_ENTRY(irdma_cm_node) listener_entry, half_open_entry;
@@ -261,10 +264,12 @@ void cm_node_hold(struct irdma_cm_node *node);
 void cm_node_arm(struct irdma_cm_node *node);      /* re-file node->timer for the earliest of its deadlines */
 void cm_node_stage(struct irdma_cm_node *node, u32 limit_ms); /* time limit from now; 0: none */
 void cm_node_leave_backlog(struct irdma_cm_node *node);
+void cm_node_silent(struct irdma_cm_node *node, bool on); /* ESTABLISHED, waiting for the request */
 void cm_node_leave_listener(struct irdma_cm_node *node);
 void cm_node_closing(struct irdma_cm_node *node);
 void cm_node_release_id(struct irdma_cm_node *node);
 void cm_listener_kick(struct irdma_cm_listener *listener);
+void cm_listener_hurry(struct irdma_cm_listener *listener);
 void cm_node_unhash(struct irdma_cm_node *node);
 void cm_node_untie(struct irdma_cm_node *node);    /* QP and cm_id go their own way */
 void cm_node_end(struct irdma_cm_node *node);      /* CLOSED, timers off, and the life reference dropped */

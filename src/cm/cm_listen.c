@@ -101,6 +101,7 @@ static struct irdma_cm_listener *alloc_listener(struct irdma_device *iwdev, cons
 	LIST_INIT(&l->children);
 	TAILQ_INIT(&l->nodes);
 	TAILQ_INIT(&l->half_open);
+	TAILQ_INIT(&l->silent);
 	return l;
 }
 
@@ -583,6 +584,27 @@ void cm_listener_kick(struct irdma_cm_listener *listener)
 		kick_if_wanted(child);
 }
 
+/*
+ * A full backlog has less patience: peers that finished the handshake and never send their request hold places that others want. The oldest
+ * few may stay until CM_SILENT_MIN_MS after they could have sent it; their timers do the rest.
+ */
+void cm_listener_hurry(struct irdma_cm_listener *listener)
+{
+	struct irdma_cm_node *node;
+	int few = 16;
+	u64 limit;
+
+	TAILQ_FOREACH(node, &listener->silent, half_open_entry) {
+		limit = node->silent_since_ns + CM_SILENT_MIN_MS * NSEC_PER_MSEC;
+		if (!few--)
+			break;
+		if (limit >= node->stage_at_ns)
+			continue;
+		node->stage_at_ns = limit;
+		cm_node_arm(node);
+	}
+}
+
 /**
  * irdma_cm_del_listen - stop listening
  * @cm_core: core
@@ -617,8 +639,10 @@ bool cm_listener_may_accept(struct irdma_device *iwdev, void *cookie)
 	cm_lock(core);
 	top = l->parent && !l->dead ? l->parent : l;
 	room = !l->dead && top->state == IRDMA_CM_LISTENER_ACTIVE_STATE && top->pending < (u32)top->backlog;
-	if (!room && !l->dead)
+	if (!room && !l->dead) {
 		l->kick_wanted = true;
+		cm_listener_hurry(top);
+	}
 	cm_unlock(core);
 	return room;
 }

@@ -312,6 +312,19 @@ int irdma_create_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwd
 	return 0;
 }
 
+void cm_node_silent(struct irdma_cm_node *node, bool on)
+{
+	if (node->on_silent == on)
+		return;
+	node->on_silent = on;
+	if (!on) {
+		TAILQ_REMOVE(&node->listener->silent, node, half_open_entry);
+		return;
+	}
+	node->silent_since_ns = cm_now(node->cm_core);
+	TAILQ_INSERT_TAIL(&node->listener->silent, node, half_open_entry);
+}
+
 /* The listener's accounting ends here: accepted, rejected, failed or evicted. Its place may be what the host port waits for. */
 void cm_node_leave_backlog(struct irdma_cm_node *node)
 {
@@ -322,6 +335,7 @@ void cm_node_leave_backlog(struct irdma_cm_node *node)
 		node->on_half_open = false;
 		node->cm_core->stats.half_open_now--;
 	}
+	cm_node_silent(node, false);
 	if (!node->on_listener)
 		return;
 	TAILQ_REMOVE(&listener->nodes, node, listener_entry);

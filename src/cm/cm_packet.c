@@ -441,6 +441,7 @@ static int handshake_done(struct irdma_cm_node *node, struct irdma_puda_buf *rbu
 	node->on_half_open = false;
 	node->cm_core->stats.half_open_now--;
 	cm_node_set_state(node, IRDMA_CM_STATE_ESTABLISHED);
+	cm_node_silent(node, true);
 	cm_node_stage(node, node->mpa.mpa_timeout_ms ? node->mpa.mpa_timeout_ms : CM_MPA_TIMEOUT_MS);
 	data_received(node, rbuf);
 	return 0;
@@ -594,6 +595,7 @@ static bool make_room(struct irdma_cm_core *core, struct irdma_cm_listener *list
 	if (listener->pending < (u32)listener->backlog)
 		return true;
 	if (!oldest) {
+		cm_listener_hurry(listener);
 		core->stats.backlog_drops++;
 		return false;
 	}

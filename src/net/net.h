@@ -19,7 +19,7 @@ struct net_iface {
 	char name[IFNAMSIZ];
 	u8 mac[6];
 	u32 mtu;
-	bool up;          /* administratively up and with carrier */
+	bool up;          /* administratively up; carrier may come and go, as it may under any TCP connection */
 	bool loopback;
 	u16 vlan_id;      /* PKT_VLAN_NONE unless this is a VLAN interface */
 	u32 lower;        /* VLAN: ifindex of the interface underneath, else 0 */

@@ -207,7 +207,7 @@ static bool link_parse(struct nlmsghdr *nlh, struct host_link *l)
 	memset(l, 0, sizeof(*l));
 	l->i.ifindex = (u32)ifi->ifi_index;
 	l->i.mtu = nla_get_u32(tb[IFLA_MTU]);
-	l->i.up = (ifi->ifi_flags & IFF_UP) && (ifi->ifi_flags & IFF_RUNNING);
+	l->i.up = ifi->ifi_flags & IFF_UP; /* without carrier, too: its addresses are still this machine's */
 	l->i.loopback = ifi->ifi_flags & IFF_LOOPBACK;
 	l->noarp = ifi->ifi_flags & IFF_NOARP;
 	nla_strlcpy(l->i.name, tb[IFLA_IFNAME], sizeof(l->i.name));
