@@ -277,6 +277,8 @@ static bool may_lose_focus(struct tool_ladder *l)
 	if (!l->focus)
 		return true;
 	tool_watch_view(l->w, l->focus, &v);
+	if (v.closed && v.passive && !v.requested && !l->focus->attached)
+		return false; /* the session is about to say why no request came of it */
 	return v.at_rest && STAILQ_EMPTY(&l->focus->pending);
 }
 

@@ -320,6 +320,18 @@ static void scan(struct tool_session *s, u64 now_ns)
 
 /* ---- the loop ---- */
 
+/* Why no request came of it stands under its own ladder, before an event turns to another connection. */
+static void judge_focus(struct tool_session *s)
+{
+	struct tool_rec *rec = s->ladder.focus;
+	struct tool_view v;
+
+	if (!rec || rec->attached)
+		return;
+	tool_watch_view(&s->watch, rec, &v);
+	judge_stray(s, rec, &v);
+}
+
 static bool take_events(struct tool_session *s)
 {
 	struct iwcm_event ev;
@@ -328,6 +340,7 @@ static bool take_events(struct tool_session *s)
 	for (i = 0; i < EVENTS_PER_TURN; i++) {
 		if (iwcm_get_event(s->ctx, &ev, 0))
 			return false;
+		judge_focus(s);
 		s->event_ns = tool_session_now();
 		s->ops->event(s, &ev);
 	}
