@@ -65,8 +65,8 @@ static_assert(ARRAY_SIZE(node_state_names) == IRDMA_CM_STATES, "a name per state
 
 static const char *const cause_texts[] = {
 	[CM_CAUSE_NONE] = "no error",
-	[CM_CAUSE_REFUSED] = "connection refused: nothing listens on that port (RST in answer to our SYN)",
-	[CM_CAUSE_REJECTED] = "rejected by the peer (MPA reply with the R bit)",
+	[CM_CAUSE_REFUSED] = "refused: nothing listens on that port (RST in answer to our SYN)",
+	[CM_CAUSE_REJECTED] = "rejected: the peer's MPA reply has the R bit",
 	[CM_CAUSE_NO_SYNACK] = "timed out: nobody answers our SYN",
 	[CM_CAUSE_NO_MPA_REPLY] = "timed out: TCP is up, but the peer sent no MPA reply",
 	[CM_CAUSE_NO_MPA_REQUEST] = "timed out: the peer opened TCP, but sent no MPA request",

@@ -100,6 +100,8 @@ static void fail(struct tool_session *s, struct tool_conn *c, enum iwcm_event_ty
 		cause = CM_CAUSE_NONE;
 		ev = NULL;
 	}
+	if (cause == CM_CAUSE_NONE && (error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS))
+		cause = CM_CAUSE_NO_RESOURCES; /* a call that failed has none of its own */
 	over(s, c, tool_status_of(type, cause, error), cause, error, ev);
 }
 

@@ -355,16 +355,25 @@ static void complain(enum tool_command command, char **argv, int c)
 	fprintf(stderr, "usage: %s\n", texts[command].usage);
 }
 
+static void complain_about(enum tool_command command, int key, const char *arg)
+{
+	const struct row *r = rows;
+
+	while (r->key != key || !(r->commands & BIT(command)))
+		r++;
+	tool_error("--%s %s: \"%s\" is out of range, or not of that form", r->name, r->arg, arg);
+}
+
 static int parse_all(int argc, char **argv, struct tool_options *o)
 {
 	struct option longs[ARRAY_SIZE(rows) + 1];
 	char shorts[ARRAY_SIZE(rows) + 2];
-	int c, index;
+	int c;
 
 	build_table(o->command, longs, shorts);
 	optind = 1;
 	opterr = 0;
-	while (index = -1, (c = getopt_long(argc, argv, shorts, longs, &index)) != -1) {
+	while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		if (c == 'h')
 			return -1;
 		if (c == '?' || c == ':') {
@@ -373,7 +382,7 @@ static int parse_all(int argc, char **argv, struct tool_options *o)
 		}
 		if (!parse_one(c, optarg, o)) {
 			if (c != KEY_PRIVATE && c != KEY_PRIVATE_HEX && c != KEY_PRIVATE_FILE)
-				tool_error("--%s: \"%s\" is out of range or not what is expected", index < 0 ? "?" : longs[index].name, optarg);
+				complain_about(o->command, c, optarg);
 			return TOOL_USAGE;
 		}
 	}

@@ -107,9 +107,8 @@ static void print_pdata(const char *what, const struct iwcm_event *ev)
 }
 
 /* Broken at blanks. */
-static void print_hint(int cause, bool listen)
+static void print_hint(const char *s)
 {
-	const char *s = tool_hint(cause, listen);
 	const char *label = "hint: ";
 	size_t cut;
 
@@ -246,6 +245,7 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 			 const struct iwcm_event *ev)
 {
 	int terminate = terminate_of(s, c);
+	int hinted = terminate != CM_CAUSE_NONE ? terminate : cause; /* what the peer's Terminate says is finer */
 	char buf[TOOL_ADDRSTR];
 	struct tool_json j;
 
@@ -254,8 +254,8 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 		tool_json_str(&j, "status", tool_status_str(status));
 		tool_json_str(&j, "cause", tool_cause_name(cause));
 		tool_json_str(&j, "message", reason(cause, error));
-		if (tool_hint(cause, !c->active))
-			tool_json_str(&j, "hint", tool_hint(cause, !c->active));
+		if (tool_hint(hinted, !c->active))
+			tool_json_str(&j, "hint", tool_hint(hinted, !c->active));
 		if (terminate != CM_CAUSE_NONE)
 			tool_json_str(&j, "terminate", tool_cause_name(terminate));
 		if (ev) {
@@ -269,11 +269,9 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 		printf("%s after %.3f ms: %s\n", tool_status_str(status), since_begun(s, c), reason_after(status, cause, error));
 		if (ev)
 			print_pdata("the reply's private data", ev);
-		if (terminate != CM_CAUSE_NONE && terminate != cause) {
+		if (terminate != CM_CAUSE_NONE && terminate != cause)
 			printf("the peer's Terminate says why: %s\n", iwcm_cause_str(terminate));
-			cause = terminate;
-		}
-		print_hint(cause, !c->active);
+		print_hint(tool_hint(hinted, !c->active));
 		fflush(stdout);
 	} else if (!s->o->json && s->o->count == 1) {
 		tool_error("%s: %s: %s", tool_sockaddr_str(&c->remote, buf), tool_status_str(status),
@@ -348,28 +346,40 @@ static const char *end_of(int status, char buf[END_SIZE])
 	}
 }
 
+/* A peer that does not like the first message ends the connection at once. */
+static const char *end_hint(const struct tool_session *s, const struct tool_conn *c, const struct iwcm_event *ev)
+{
+	if (!c->active || !ev->info.rtr || (ev->status != -ECONNRESET && ev->status != -EPROTO) ||
+	    s->event_ns - c->up_ns > NSEC_PER_SEC)
+		return NULL;
+	return "the other end may not expect this RTR message, or none: try another --rtr, or --model cs";
+}
+
 /* After ESTABLISHED: how it ended. */
 void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
 	char buf[END_SIZE];
-	const char *how = end_of(ev->status, buf);
+	const char *how = end_of(ev->status, buf), *hint = end_hint(s, c, ev);
 	struct tool_json j;
 
 	if (s->events) {
 		json_begin(s, &j, "disconnected", c);
 		tool_json_str(&j, "how", how);
 		tool_json_double(&j, "up_ms", ms(s->event_ns - c->up_ns));
+		if (hint)
+			tool_json_str(&j, "hint", hint);
 		tool_json_end(&j);
 	} else if (s->ladders) {
 		await_last_frame(s, c);
 		tool_ladder_focus(&s->ladder, c->rec);
 		printf("disconnected %s, %.3f ms after it was established\n", how, ms(s->event_ns - c->up_ns));
+		print_hint(hint);
 		fflush(stdout);
 	}
 }
 
 /**
- * tool_report_stray() - a peer of the listener has gone without having asked for anything
+ * tool_report_stray() - a connection to the listener is over, and no request came of it
  * @s: session
  * @rec: what was seen of it
  * @cause: why, as far as frames tell
@@ -388,11 +398,13 @@ void tool_report_stray(struct tool_session *s, struct tool_rec *rec, int cause)
 		tool_json_str(&j, "remote", pkt_addr_str(rec->tuple.ipv4, rec->tuple.rem_addr, rec->tuple.rem_port, buf));
 		tool_json_str(&j, "cause", tool_cause_name(cause));
 		tool_json_str(&j, "message", iwcm_cause_str(cause));
+		if (tool_hint(cause, true))
+			tool_json_str(&j, "hint", tool_hint(cause, true));
 		tool_json_end(&j);
 	} else if (s->ladders) {
 		tool_ladder_focus(&s->ladder, rec);
-		printf("over before there was a request: %s\n", iwcm_cause_str(cause));
-		print_hint(cause, true);
+		printf("no valid request: %s\n", iwcm_cause_str(cause));
+		print_hint(tool_hint(cause, true));
 		fflush(stdout);
 	}
 }
@@ -462,7 +474,7 @@ static void summary_text(struct tool_session *s)
 	u64 n;
 
 	printf("%s%llu connection%s in %.3f s, %.1f per second%s\n", s->ladders ? "\n" : "", (unsigned long long)t->outcomes,
-	       t->outcomes == 1 ? "" : "s", (double)(s->ended_ns ? s->ended_ns - s->begun_ns : 0) / 1e9, rate_of(s),
+	       t->outcomes == 1 ? "" : "s", (double)((s->ended_ns ? s->ended_ns : tool_session_now()) - s->begun_ns) / 1e9, rate_of(s),
 	       s->end == TOOL_END_SIGNAL ? "; interrupted" : s->end == TOOL_END_TIMEOUT ? "; time limit reached" : "");
 	for (i = 0; i < TOOL_STATUSES; i++)
 		if (t->by_status[i] || !i)
