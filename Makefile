@@ -18,7 +18,7 @@ all: ## build the library, the command, the tests and the examples, optimised, u
 
 demo: ## install what is missing, build, and show a connection being set up and torn down
 	scripts/deps.sh build
-	scripts/build.sh $(BUILD)
+	TARGETS=uwarp NINJAFLAGS=--quiet scripts/build.sh $(BUILD)
 	scripts/demo.sh $(BUILD)
 
 check: ## install what is missing, build three ways, run all tests and checks

@@ -3,7 +3,7 @@
 #
 # build.sh DIR [MESON-OPTION...]: configures DIR if it is new, if the options differ from the last time or if the
 # set of source files has changed (sources are found when Meson configures), then builds. $MESON_SETUP holds more
-# options, $NINJAFLAGS those for ninja.
+# options, $NINJAFLAGS those for ninja, $TARGETS what to build if not everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,5 +26,5 @@ elif [[ $wanted != "$(cat "$build/.wanted" 2> /dev/null)" ]]; then
 	meson setup --reconfigure "${options[@]}" "$build"
 	echo "$wanted" > "$build/.wanted"
 fi
-# shellcheck disable=SC2086 # a list of flags
-ninja -C "$build" ${NINJAFLAGS:-}
+# shellcheck disable=SC2086 # lists of words
+ninja -C "$build" ${NINJAFLAGS:-} ${TARGETS:-}

@@ -306,12 +306,18 @@ int irdma_negotiate_mpa_v2_ird_ord(struct irdma_cm_node *cm_node, u8 *buf)
 
 /* ---- parse ---- */
 
-/* Initiator: the revision of the request, nothing else. Responder: any we know, up to what it was told to speak. */
-static int check_revision(struct irdma_cm_node *node, u8 rev)
+/* Initiator: the revision of the request, but a peer that knows only lower ones may reject in them. */
+static bool reply_revision_ok(const struct irdma_cm_node *node, u8 rev, u8 flags)
+{
+	return rev == node->mpa_rev || (rev >= MPA_REV_1 && rev < node->mpa_rev && (flags & MPA_FLAG_REJECT));
+}
+
+/* Responder: any we know, up to what it was told to speak. */
+static int check_revision(struct irdma_cm_node *node, u8 rev, u8 flags)
 {
 	node->peer_rev = rev;
 	if (node->active)
-		return rev == node->mpa_rev ? 0 : mpa_error(node, CM_CAUSE_MPA_REVISION);
+		return reply_revision_ok(node, rev, flags) ? 0 : mpa_error(node, CM_CAUSE_MPA_REVISION);
 	if (rev < MPA_REV_1 || rev > node->mpa.rev)
 		return mpa_error(node, CM_CAUSE_MPA_REVISION);
 	node->mpa_rev = rev;
@@ -349,7 +355,7 @@ static int parse_header(struct irdma_cm_node *node, const u8 *buf, u32 len, stru
 	if (len < sizeof(*h))
 		return -EAGAIN;
 	memcpy(h, buf, sizeof(*h));
-	err = check_revision(node, h->rev);
+	err = check_revision(node, h->rev, h->flags);
 	if (!err)
 		err = check_flags(node, h->flags);
 	if (!err)

@@ -189,11 +189,38 @@ static void print_json(const struct tool_options *o, const struct tool_sim_resul
 
 /* ---- the command ---- */
 
+#define TWICE_NS (300 * NSEC_PER_MSEC) /* timeout(1) delivers a signal twice */
+
+static volatile sig_atomic_t interrupted;
+static u64 interrupted_ns;
+
+/* The first signal ends the simulation in order, with its summary; a second one ends the program. */
+static void on_signal(int signal)
+{
+	u64 now = loop_monotonic_ns();
+
+	if (interrupted && now - interrupted_ns > TWICE_NS)
+		_exit(128 + signal);
+	if (!interrupted)
+		interrupted_ns = now;
+	interrupted = signal;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+}
+
 static int simulate(const struct tool_options *o, struct tool_sim_params *p)
 {
 	struct tool_sim_result r;
 	int err = tool_sim_run(p, &r);
 
+	if (interrupted)
+		tool_error("interrupted");
 	if (p->progress)
 		fputs("\r\033[K", stderr);
 	if (err) {
@@ -214,6 +241,8 @@ int tool_sim(const struct tool_options *o)
 	int ret, closed;
 
 	set_params(o, &p);
+	catch_signals();
+	p.stop = &interrupted;
 	if (o->pcap && port_capture_open(o->pcap, &p.capture, err, sizeof(err))) {
 		tool_error("capture: %s", err); /* which names the file */
 		return TOOL_LOCAL;

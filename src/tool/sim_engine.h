@@ -9,6 +9,7 @@
 #ifndef UWARP_TOOL_SIM_ENGINE_H
 #define UWARP_TOOL_SIM_ENGINE_H
 
+#include <signal.h>
 #include "base/base.h"
 #include "iwcm/iwcm.h"
 #include "port/port.h"
@@ -25,6 +26,7 @@ struct tool_sim_params {
 	double reject;           /* of a request */
 	double destroy;          /* that a side gives its id up at a random moment */
 	struct port_capture *capture; /* sees the first host's NIC; or NULL */
+	const volatile sig_atomic_t *stop; /* start nothing more once it is set, and end; or NULL */
 	void (*progress)(void *arg, u64 over, u64 virtual_ns); /* about once in a thousand connections; or NULL */
 	void *progress_arg;
 };

@@ -356,6 +356,8 @@ void sim_start(struct sim *sim, u64 within_ns)
 
 	if (sim->p->duration_ns && loop_now(&sim->loop) >= sim->p->duration_ns)
 		sim->ending = true;
+	if (sim->p->stop && *sim->p->stop)
+		sim->ending = true;
 	if (sim->ending || sim->r->started >= sim->p->connections)
 		return;
 	if (sim->r->started < UINT32_MAX && sim_rec(sim, sim->r->started))
