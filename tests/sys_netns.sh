@@ -113,6 +113,10 @@ wait_for() {
 	return 1
 }
 
+not_yet() {
+	! grep -qE -- "$2" "$tmp/$1"
+}
+
 # start_listen ARGS... ADDR:PORT, in b.
 start_listen() {
 	rm -f "$tmp/listen" "$tmp/connect"
@@ -279,13 +283,14 @@ test_losses() {
 
 	begin "link down in mid-connection, and up again"
 	want "a listener" start_listen -v :7174
-	want "a connection" start_connect --hold 60 --timeout 60 10.77.0.2:7174
+	want "a connection" start_connect --hold 3 --timeout 60 10.77.0.2:7174
 	in_b ip link set vb down
 	want "the listener's side is told" wait_for listen '^disconnected'
-	want "the other one, too" wait_for connect '^disconnected'
+	want "the other one, whose carrier alone is gone, is not" not_yet connect '^disconnected'
+	in_b ip link set vb up
+	want "it learns when it says its FIN" wait_for connect '^disconnected'
 	end_connect
 	want "connect status 0: it was established" is "$connect_status" 0
-	in_b ip link set vb up
 	in_b ip address replace fd77::2/64 dev vb nodad
 	sleep 0.5
 	connects 0 10.77.0.2:7174

@@ -98,7 +98,7 @@ guest_says() {
 
 # conversation FILE: the last MPA conversation in a capture, one line per frame; see mpa_frames.py.
 conversation() {
-	python3 "$here/mpa_frames.py" last "$1"
+	/usr/bin/python3 -IS "$here/mpa_frames.py" last "$1"
 }
 
 # The same for all conversations of a capture, by tshark, which knows RFC 5044 but not 6581: it shows S as a reserved
@@ -392,7 +392,7 @@ captures_are_sound() {
 
 tshark_agrees() {
 	mergecap -a -F nsecpcap -w "$siw_tmp/all.merged" "$@" 2>>"$uwarp_log" || return 1
-	diff <(tshark_conversations "$siw_tmp/all.merged" | sort) <(python3 "$here/mpa_frames.py" all "$siw_tmp/all.merged" | sort) >>"$uwarp_log"
+	diff <(tshark_conversations "$siw_tmp/all.merged" | sort) <(/usr/bin/python3 -IS "$here/mpa_frames.py" all "$siw_tmp/all.merged" | sort) >>"$uwarp_log"
 }
 
 # Needs the guest no more.
