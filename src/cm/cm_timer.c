@@ -83,7 +83,7 @@ static void keep_for_retransmission(struct irdma_cm_node *node, struct irdma_pud
  *	TIME_WAIT, CM_TIME_WAIT_MS from now
  * @send_retrans: keep the frame and retransmit it, first after one second (RFC 6298 2.1), until it is acknowledged.
  *	It takes the place of a frame kept before
- * @close_when_complete: the connection ends when the frame is acknowledged
+ * @close_when_complete: kept with the frame for whoever looks at it; what the acknowledgement of a FIN ends is decided by the node's state
  *
  * A frame that the NIC could not take is as good as lost on the wire: if it is kept, the timer sends it again.
  *
