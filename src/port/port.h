@@ -129,6 +129,11 @@ struct port_ops {
 	/* Forget it: no event after this returns in the loop's thread. In-order end continues by itself; unread data or an open direction: FIN or RST as RFC 9293 3.10.4 says. */
 	void (*stream_close)(struct port_stream *s);
 	int (*stream_error)(struct port_stream *s);      /* cause of PORT_RESET, negative errno */
+	/*
+	 * The user reads and writes by itself for a while (a program polls): @on: no READABLE, WRITABLE and EOF events; resets are still told. Off: events again, what
+	 * came meanwhile included. NULL: the port has no thread that could stay out of the way.
+	 */
+	void (*stream_quiet)(struct port_stream *s, bool on);
 };
 
 struct port {
