@@ -314,17 +314,26 @@ int iwcm_call_end(struct iwcm_id *id, int ret)
 
 struct iwcm_held iwcm_id_take(struct iwcm_id *id)
 {
-	struct iwcm_held h = { .qp = id->qp, .dev = id->dev };
+	struct iwcm_held h = { .qp = id->qp, .qp_given = id->qp_given, .dev = id->dev };
 
 	id->qp = NULL;
+	id->qp_given = false;
 	id->dev = NULL;
 	return h;
 }
 
+void iwcm_held_put_qp(struct iwcm_held *h)
+{
+	if (h->qp && h->qp_given)
+		rnic_qp_put(h->qp);
+	else if (h->qp)
+		rnic_qp_destroy(h->qp);
+	h->qp = NULL;
+}
+
 void iwcm_held_put(struct iwcm_held *h)
 {
-	if (h->qp)
-		rnic_qp_destroy(h->qp);
+	iwcm_held_put_qp(h);
 	iwcm_dev_put(h->dev);
 }
 

@@ -108,7 +108,8 @@ struct iwcm_id {
 	enum iwcm_id_state state;
 	TAILQ_ENTRY(iwcm_id) entry;    /* ctx->ids, until destroyed */
 	struct iwcm_dev *dev;          /* with a reference, until CLOSED, FAILED or destroyed; NULL for a wildcard */
-	struct irdma_qp *qp;           /* ours to destroy, from connect or accept until CLOSED, FAILED or destroyed */
+	struct irdma_qp *qp;           /* from connect or accept until CLOSED, FAILED or destroyed: ours to destroy, unless it was... */
+	bool qp_given;                 /* ...given by iwcm_set_qp(): then one reference; set from that call on, .qp too */
 	union iwcm_addr local, remote;
 	struct iwcm_queued ev[IWCM_EVENTS];
 	struct iwcm_info info;
@@ -135,6 +136,8 @@ struct iwcm_ctx {
 	TAILQ_HEAD(, iwcm_dev) devs;
 	struct iwcm_id_list bound[IWCM_PORT_BUCKETS]; /* by port */
 	struct iwcm_stats past;        /* of devices that are gone */
+	void (*dev_watch)(void *arg, struct irdma_device *iwdev, bool added);
+	void *dev_watch_arg;
 	u32 live_devs;                 /* atomic: listed, or removed and still held */
 
 	pthread_mutex_t lock;
@@ -209,11 +212,13 @@ int iwcm_call_end(struct iwcm_id *id, int ret);                      /* returns 
 /* What a connection held, taken out of the id under ctx->lock, to be given back without it. */
 struct iwcm_held {
 	struct irdma_qp *qp;
+	bool qp_given;
 	struct iwcm_dev *dev;
 	bool request;        /* the CM still keeps the request for an answer */
 };
 struct iwcm_held iwcm_id_take(struct iwcm_id *id);                   /* ctx->lock held */
 void iwcm_held_put(struct iwcm_held *h);
+void iwcm_held_put_qp(struct iwcm_held *h);
 
 /* ---- iwcm_addr.c ---- */
 int iwcm_end_parse(const struct sockaddr *sa, struct iwcm_end *out); /* 0, -EINVAL, -EAFNOSUPPORT */
