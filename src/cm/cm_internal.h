@@ -291,8 +291,8 @@ void cm_node_negotiated(const struct irdma_cm_node *node, struct cm_negotiated *
 void cm_node_time_wait(struct irdma_cm_node *node); /* hand over to a record, or linger */
 int cm_node_retry_v1(struct irdma_cm_node *node);
 static inline u64 cm_now(const struct irdma_cm_core *core) { return loop_now(core->iwdev->loop); }
-static inline void cm_lock(struct irdma_cm_core *core) { pthread_mutex_lock(&core->lock); }
-static inline void cm_unlock(struct irdma_cm_core *core) { pthread_mutex_unlock(&core->lock); }
+static inline void cm_lock(struct irdma_cm_core *core) { mutex_lock(&core->lock); }
+static inline void cm_unlock(struct irdma_cm_core *core) { mutex_unlock(&core->lock); }
 
 /* ---- addresses and event contents: cm_addr.c ---- */
 void irdma_copy_ip_ntohl(u32 *dst, __be32 *src);
