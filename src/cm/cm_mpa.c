@@ -472,9 +472,9 @@ static int assemble(struct irdma_cm_node *node, const u8 *data, u32 len, u32 *ty
 
 static void request_complete(struct irdma_cm_node *node)
 {
-	irdma_send_ack(node);
 	cm_node_silent(node, false);
-	cm_node_stage(node, 0); /* from here on it is the upper layer's time */
+	node->stage_at_ns = 0; /* from here on it is the upper layer's time */
+	cm_node_delay_ack(node);
 	cm_node_set_state(node, IRDMA_CM_STATE_MPAREQ_RCVD);
 	if (!irdma_create_event(node, IRDMA_CM_EVENT_MPA_REQ)) {
 		cm_node_set_cause(node, CM_CAUSE_NO_RESOURCES, -ENOMEM);

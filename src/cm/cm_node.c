@@ -405,7 +405,7 @@ void cm_node_end(struct irdma_cm_node *node)
 	if (node->state == IRDMA_CM_STATE_CLOSED)
 		return;
 	irdma_free_retrans_entry(node);
-	node->close_at_ns = node->stage_at_ns = 0;
+	node->close_at_ns = node->stage_at_ns = node->ack_at_ns = 0;
 	wheel_del(&node->cm_core->wheel, &node->timer);
 	cm_node_set_state(node, IRDMA_CM_STATE_CLOSED);
 	cm_node_unhash(node);

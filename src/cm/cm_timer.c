@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * Timers: one wheel entry a node, filed for the earliest of its deadlines (retransmission, stage limit, close
- * timer); one loop timer a core, armed for the wheel. A tick touches only what is due.
+ * timer, delayed ACK); one loop timer a core, armed for the wheel. A tick touches only what is due.
  */
 #include "cm/cm_internal.h"
 
@@ -29,7 +29,7 @@ static void core_arm(struct irdma_cm_core *core, u64 at_ns)
 void cm_node_arm(struct irdma_cm_node *node)
 {
 	struct irdma_cm_core *core = node->cm_core;
-	u64 at = earliest(earliest(node->send_entry.timetosend_ns, node->stage_at_ns), node->close_at_ns);
+	u64 at = earliest(earliest(node->send_entry.timetosend_ns, node->stage_at_ns), earliest(node->close_at_ns, node->ack_at_ns));
 
 	if (!at) {
 		wheel_del(&core->wheel, &node->timer);
@@ -43,6 +43,23 @@ void cm_node_stage(struct irdma_cm_node *node, u32 limit_ms)
 {
 	node->stage_at_ns = limit_ms ? cm_now(node->cm_core) + limit_ms * NSEC_PER_MSEC : 0;
 	cm_node_arm(node);
+}
+
+/*
+ * RFC 9293 3.8.6.3: the answer to an MPA request follows at once in most cases, and carries the ACK. For the upper layer that takes
+ * its time the timer sends one.
+ */
+void cm_node_delay_ack(struct irdma_cm_node *node)
+{
+	node->ack_at_ns = cm_now(node->cm_core) + CM_DELAYED_ACK_MS * NSEC_PER_MSEC;
+	cm_node_arm(node);
+}
+
+static void delayed_ack(struct irdma_cm_node *node)
+{
+	node->ack_at_ns = 0;
+	if (!node->accelerated && node->tcp_cntxt.loc_ack_num != node->tcp_cntxt.rcv_nxt)
+		irdma_send_ack(node);
 }
 
 static u32 retries_of(const struct irdma_cm_node *node)
@@ -257,6 +274,8 @@ static void node_tick(struct irdma_cm_node *node, u64 now)
 {
 	if (node->state == IRDMA_CM_STATE_CLOSED)
 		return;
+	if (due(node->ack_at_ns, now))
+		delayed_ack(node);
 	if (due(node->close_at_ns, now)) {
 		irdma_handle_close_entry(node, 1);
 	} else if (due(node->stage_at_ns, now)) {
