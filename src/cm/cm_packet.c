@@ -89,7 +89,7 @@ static void reset_bad_ack(struct irdma_cm_node *node, const struct pkt *pkt)
 }
 
 /**
- * irdma_check_syn - is the acknowledgement of a SYN+ACK (or of the ACK that ends a handshake) ours?
+ * irdma_check_syn - check that our SYN, and nothing else, is acknowledged
  * @cm_node: node whose SYN was sent
  * @tcph: TCP header received
  *
@@ -121,7 +121,7 @@ static bool ack_acceptable(const struct irdma_cm_node *node, u32 ack)
 }
 
 /**
- * irdma_check_seq - is a segment acceptable in a synchronised state?
+ * irdma_check_seq - check that a segment is acceptable in a synchronised state
  * @cm_node: node
  * @tcph: TCP header received
  *
@@ -229,7 +229,7 @@ static void reset_in_syn_sent(struct irdma_cm_node *node, struct irdma_puda_buf 
 }
 
 /**
- * irdma_handle_rst_pkt - RST
+ * irdma_handle_rst_pkt - process the peer's RST, by the rules of RFC 5961
  * @cm_node: node
  * @rbuf: segment
  *
@@ -300,7 +300,7 @@ static void syn_again(struct irdma_cm_node *node, const struct pkt *pkt)
 }
 
 /**
- * irdma_handle_syn_pkt - SYN without ACK
+ * irdma_handle_syn_pkt - process a SYN without ACK: a new connection, a repetition, or a challenge
  * @cm_node: node; LISTENING: made for this very SYN
  * @rbuf: segment
  *
@@ -351,7 +351,7 @@ static void syn_sent_acked(struct irdma_cm_node *node, struct irdma_puda_buf *rb
 }
 
 /**
- * irdma_handle_synack_pkt - SYN+ACK
+ * irdma_handle_synack_pkt - process a SYN+ACK: send the MPA request
  * @cm_node: node
  * @rbuf: segment
  *
@@ -448,7 +448,7 @@ static int handshake_done(struct irdma_cm_node *node, struct irdma_puda_buf *rbu
 }
 
 /**
- * irdma_handle_ack_pkt - ACK, with or without data
+ * irdma_handle_ack_pkt - process an ACK, with or without data
  * @cm_node: node
  * @rbuf: segment
  *
@@ -535,7 +535,7 @@ static void fin_received(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_handle_fin_pkt - FIN
+ * irdma_handle_fin_pkt - process the peer's FIN, in every state
  * @cm_node: node
  * @rbuf: segment; its acknowledgement and data count first
  *
@@ -561,7 +561,7 @@ void irdma_handle_fin_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *
 }
 
 /**
- * irdma_process_pkt - one segment for one node
+ * irdma_process_pkt - hand a segment to its node's state machine
  * @cm_node: node, referenced by the caller
  * @rbuf: segment
  *
@@ -649,7 +649,7 @@ static struct irdma_cm_node *node_for_syn(struct irdma_cm_core *core, const stru
 }
 
 /**
- * irdma_receive_ilq - the NIC hands the CM a frame
+ * irdma_receive_ilq - take a frame from the NIC: find or make its node, and process it
  * @vsi: whose ILQ
  * @rbuf: frame, decoded by the port, with the reference that this function drops; loop thread, no lock held
  *

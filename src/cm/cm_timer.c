@@ -198,7 +198,7 @@ static enum cm_cause expiry_cause(const struct irdma_cm_node *node)
 }
 
 /**
- * irdma_retrans_expired - a frame was sent as often as it may, or a stage took too long
+ * irdma_retrans_expired - give a node up whose frame was sent as often as it may, or whose stage took too long
  * @cm_node: node
  *
  * Half-open and closing nodes go quietly: nobody is there to be told. A closing handshake that the peer
@@ -229,7 +229,7 @@ void irdma_retrans_expired(struct irdma_cm_node *cm_node)
 }
 
 /**
- * irdma_handle_close_entry - the close timer fired
+ * irdma_handle_close_entry - end what the close timer was armed for, when it fires
  * @cm_node: node
  * @rem_node: a node without a QP ends here and its life's reference is dropped
  *
@@ -292,7 +292,7 @@ static void node_tick(struct irdma_cm_node *node, u64 now)
 }
 
 /**
- * irdma_cm_timer_tick - the core's timer fired
+ * irdma_cm_timer_tick - retransmit or expire what is due, when the timer fires
  * @t: the core's tcp_timer; loop thread, no lock held
  *
  * Retransmits or expires what is due, doubling each node's RTO (RFC 6298 5.5), and re-arms for the next deadline.
