@@ -345,7 +345,7 @@ void irdma_cm_event_reset(struct irdma_cm_event *event)
 	if (cm_id)
 		cm_id->add_ref(cm_id);
 	cm_unlock(node->cm_core);
-	irdma_cleanup_retrans_entry(node); /* a pending request keeps no frame today; whatever it may keep, nothing more is sent */
+	irdma_cleanup_retrans_entry(node); /* from here on nothing more is sent: that is what is told */
 	if (!cm_id)
 		return;
 	irdma_send_cm_event(node, cm_id, IW_CM_EVENT_DISCONNECT, -ECONNRESET);

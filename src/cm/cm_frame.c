@@ -220,7 +220,7 @@ int irdma_send_fin(struct irdma_cm_node *cm_node)
 
 	if (!buf)
 		return -ENOMEM;
-	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
+	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, cm_node->state == IRDMA_CM_STATE_LAST_ACK);
 }
 
 void cm_send_rst(struct irdma_cm_node *node)

@@ -118,11 +118,9 @@ struct irdma_cm_tcp_context {
 struct irdma_timer_entry {
 	struct irdma_puda_buf *sqbuf; /* NULL: none kept */
 	u64 timetosend_ns;
-	u64 first_sent_ns;
 	u32 retranscount;             /* left */
-	u32 sends;
 	u32 rto_ms;
-	bool close_when_complete;
+	bool close_when_complete;     /* its acknowledgement is the end of the node */
 };
 
 struct irdma_cm_listener {

@@ -170,7 +170,7 @@ int irdma_send_mpa_reject(struct irdma_cm_node *cm_node, const void *pdata, u8 p
 		return -ENOMEM;
 	cm_node->mpa_sent++;
 	cm_node_set_state(cm_node, cm_node->peer_fin ? IRDMA_CM_STATE_LAST_ACK : IRDMA_CM_STATE_FIN_WAIT1);
-	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
+	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, cm_node->peer_fin);
 }
 
 /*
@@ -210,7 +210,7 @@ int cm_send_terminate(struct irdma_cm_node *node, u8 code)
 		return -ENOMEM;
 	cm_node_stage(node, 0);
 	cm_node_set_state(node, node->peer_fin ? IRDMA_CM_STATE_LAST_ACK : IRDMA_CM_STATE_FIN_WAIT1);
-	return irdma_schedule_cm_timer(node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
+	return irdma_schedule_cm_timer(node, buf, IRDMA_TIMER_TYPE_SEND, 1, node->peer_fin);
 }
 
 /* ---- negotiate ---- */

@@ -146,7 +146,7 @@ int irdma_check_seq(struct irdma_cm_node *cm_node, struct tcphdr *tcph)
 	return -EINVAL;
 }
 
-/* Acknowledgement and window of an acceptable segment. */
+/* Acknowledgement and window of an acceptable segment. The node may be CLOSED afterwards: its last frame was acknowledged. */
 void cm_ack_received(struct irdma_cm_node *node, const struct pkt *pkt)
 {
 	struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
@@ -156,7 +156,11 @@ void cm_ack_received(struct irdma_cm_node *node, const struct pkt *pkt)
 	if (pkt->ack == tcp->rem_ack_num && seq_geq(pkt->seq + pkt->datalen, tcp->rcv_nxt)) /* RFC 9293 3.10.7.4, SND.WL1: none from old segments */
 		tcp->snd_wnd = (u32)pkt->window << tcp->snd_wscale;
 	tcp->max_snd_wnd = max(tcp->max_snd_wnd, tcp->snd_wnd);
-	if (tcp->rem_ack_num == tcp->loc_seq_num)
+	if (tcp->rem_ack_num != tcp->loc_seq_num)
+		return;
+	if (node->send_entry.close_when_complete)
+		cm_node_end(node);
+	else
 		irdma_free_retrans_entry(node);
 }
 
@@ -197,8 +201,11 @@ static void reset_received(struct irdma_cm_node *node)
 		active_reset(node);
 		break;
 	case IRDMA_CM_STATE_MPAREQ_SENT:
-		if (cm_node_retry_v1(node))
-			active_reset(node);
+		if (!cm_node_retry_v1(node))
+			break;
+		if (node->rx_len)
+			cm_node_set_cause(node, CM_CAUSE_MPA_PARTIAL, -ECONNRESET);
+		active_reset(node);
 		break;
 	default: /* MPAREJ_RCVD and all that close: nobody waits for news */
 		cm_node_end(node);
@@ -388,9 +395,6 @@ static void closing_acked(struct irdma_cm_node *node, const struct pkt *pkt)
 	case IRDMA_CM_STATE_CLOSING:
 		cm_node_time_wait(node);
 		break;
-	case IRDMA_CM_STATE_LAST_ACK:
-		cm_node_end(node);
-		break;
 	default:
 		break;
 	}
@@ -518,7 +522,7 @@ static void fin_received(struct irdma_cm_node *node)
 		irdma_send_ack(node);
 		if (!cm_node_retry_v1(node))
 			break;
-		cm_node_set_cause(node, CM_CAUSE_CLOSED, -ECONNRESET);
+		cm_node_set_cause(node, node->rx_len ? CM_CAUSE_MPA_PARTIAL : CM_CAUSE_CLOSED, -ECONNRESET);
 		irdma_active_open_err(node, true);
 		break;
 	case IRDMA_CM_STATE_FIN_WAIT1: /* our FIN is not acknowledged yet */

@@ -82,10 +82,8 @@ static void keep_for_retransmission(struct irdma_cm_node *node, struct irdma_pud
 	irdma_free_retrans_entry(node);
 	*e = (struct irdma_timer_entry){
 		.sqbuf = sqbuf,
-		.first_sent_ns = now,
 		.timetosend_ns = now + CM_RTO_INIT_MS * NSEC_PER_MSEC,
 		.retranscount = retries_of(node),
-		.sends = 1,
 		.rto_ms = CM_RTO_INIT_MS,
 		.close_when_complete = close_when_complete,
 	};
@@ -100,7 +98,7 @@ static void keep_for_retransmission(struct irdma_cm_node *node, struct irdma_pud
  *	TIME_WAIT, CM_TIME_WAIT_MS from now
  * @send_retrans: keep the frame and retransmit it, first after one second (RFC 6298 2.1), until it is acknowledged.
  *	It takes the place of a frame kept before
- * @close_when_complete: kept with the frame for whoever looks at it; what the acknowledgement of a FIN ends is decided by the node's state
+ * @close_when_complete: the node ends when the frame is acknowledged: so it is with the FIN of LAST_ACK (RFC 9293 3.10.7.4)
  *
  * A frame that the NIC could not take is as good as lost on the wire: if it is kept, the timer sends it again.
  *
@@ -152,7 +150,9 @@ void irdma_free_retrans_entry(struct irdma_cm_node *cm_node)
  * irdma_cleanup_retrans_entry - forget the frame kept for retransmission, taking the core lock
  * @cm_node: node, referenced by the caller
  *
- * As irdma_free_retrans_entry(), for callers without the lock.
+ * As irdma_free_retrans_entry(), for callers without the lock. Nearly everything that forgets a frame is a step of the state machine,
+ * and has the lock. The one caller without it is the event queue, in irdma_cm_event_reset(): between the peer's reset and that event
+ * the lock was free, and what the upper layer is told must be true: that nothing more is sent.
  */
 void irdma_cleanup_retrans_entry(struct irdma_cm_node *cm_node)
 {
@@ -189,6 +189,8 @@ static enum cm_cause expiry_cause(const struct irdma_cm_node *node)
 			return CM_CAUSE_UNREACHABLE;
 		return node->send_entry.sqbuf ? CM_CAUSE_NO_SYNACK : CM_CAUSE_NO_RESOURCES; /* it was never sent */
 	case IRDMA_CM_STATE_MPAREQ_SENT:
+		if (node->rx_len)
+			return CM_CAUSE_MPA_PARTIAL;
 		return node->send_entry.sqbuf ? CM_CAUSE_NOT_ACKED : CM_CAUSE_NO_MPA_REPLY;
 	case IRDMA_CM_STATE_ESTABLISHED:
 		return CM_CAUSE_NO_MPA_REQUEST;
@@ -254,7 +256,6 @@ static void retransmit(struct irdma_cm_node *node, u64 now)
 		return;
 	}
 	e->retranscount--;
-	e->sends++;
 	e->rto_ms = min(e->rto_ms * 2, CM_RTO_MAX_MS); /* RFC 6298 5.5 */
 	e->timetosend_ns = now + e->rto_ms * NSEC_PER_MSEC;
 	node->cm_core->stats.retransmits++;
