@@ -343,9 +343,10 @@ static int reset_cause(struct irdma_qp *qp)
 	return error ? error : -ECONNRESET;
 }
 
+/* Where a reset was told already, the stream ends without a word, as with a FIN. */
 static void handle_ends(struct irdma_qp *qp, enum rx_result r, int error, u32 events)
 {
-	if (r == RX_EOF)
+	if (r == RX_EOF && !(events & PORT_RESET))
 		on_eof(qp);
 	if (r == RX_ERROR)
 		on_reset(qp, error);

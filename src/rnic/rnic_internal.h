@@ -128,7 +128,7 @@ struct rnic_swqe {
 	u64 remote_addr;
 	union {
 		struct { u64 compare_add, swap; };
-		__typeof__(((struct ibv_send_wr *)0)->bind_mw) bind;
+		struct rnic_bind bind; /* resolved when it was posted */
 	};
 	u32 rkey;              /* remote STag, or STag to invalidate */
 	u32 imm;               /* network byte order */

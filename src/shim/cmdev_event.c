@@ -232,6 +232,7 @@ static void on_disconnected(struct cmdev_id *id, const struct iwcm_event *ev)
 /* Of a request that was rejected, or whose peer went before it was answered, nobody hears: ACCEPT will say so. */
 static void on_closed(struct cmdev_id *id, const struct iwcm_event *ev)
 {
+	id->gone = id->state == CMDEV_REQUEST;
 	if (id->state == CMDEV_ACCEPTED)
 		cmdev_id_set_state(id, CMDEV_ENDED);
 	else if (id->state != CMDEV_ACCEPTING || !TAILQ_EMPTY(&id->parked))

@@ -73,6 +73,7 @@ struct cmdev_id {
 	pthread_mutex_t call;          /* one command at a time, for the whole command; never taken by the handler */
 	enum cmdev_state state;
 	bool dying;                    /* out of the table */
+	bool gone;                     /* a request whose peer gave up */
 	bool bound;
 	bool afonly;
 	bool no_port;                  /* resolved with port 0: good for finding the device only */
