@@ -344,13 +344,34 @@ static void defaults(enum tool_command command, struct tool_options *o)
 	iwcm_options_init(&o->mpa);
 }
 
+/* "--re": --reject? --reorder? False: it is the beginning of no option, or of one. */
+static bool complain_ambiguous(enum tool_command command, const char *arg)
+{
+	size_t len = strcspn(arg, "="), n = 0, at = 0;
+	const struct row *r;
+	char names[200] = "";
+
+	if (strncmp(arg, "--", 2))
+		return false;
+	for (r = rows; r < rows + ARRAY_SIZE(rows); r++) {
+		if (!(r->commands & BIT(command)) || strncmp(r->name, arg + 2, len - 2))
+			continue;
+		if (at < sizeof(names))
+			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s--%s", n ? ", " : "", r->name);
+		n++;
+	}
+	if (n > 1)
+		tool_error("option %.*s is ambiguous: %s", (int)len, arg, names);
+	return n > 1;
+}
+
 static void complain(enum tool_command command, char **argv, int c)
 {
 	if (c == ':')
 		tool_error("option %s needs a value", argv[optind - 1]);
 	else if (optopt && optopt < 256)
 		tool_error("unknown option -%c", optopt);
-	else
+	else if (!complain_ambiguous(command, argv[optind - 1]))
 		tool_error("unknown option %s", argv[optind - 1]);
 	fprintf(stderr, "usage: %s\n", texts[command].usage);
 }
