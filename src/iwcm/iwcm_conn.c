@@ -3,7 +3,7 @@
  * iwcm: connections: connect, accept, reject, disconnect, abort, and the CM's upcalls about them.
  *
  * An id makes its QP when it connects or accepts, and destroys it when the connection is over: at the upcall that
- * says so, or when the user destroys the id. Promise to the user: ESTABLISHED, REJECTED or CONNECT_ERROR first,
+ * says so, or when the user destroys the id. One that was given a QP (iwcm_set_qp()) holds a reference on that instead. Promise to the user: ESTABLISHED, REJECTED or CONNECT_ERROR first,
  * then (after ESTABLISHED) DISCONNECTED, then CLOSED, once and last. CLOSED ends an id that was established
  * or came with a request; one whose connecting failed has had its last event with the error.
  */
@@ -181,11 +181,29 @@ static int wrong_state(const struct iwcm_id *id, enum iwcm_id_state wanted)
 	return id->gone ? -ENODEV : -EINVAL;
 }
 
-/* From @from to @to, with a QP of its own; *@dev gets a reference for the time of the call. */
+/* The QP that was given, with the reference that the id had; else one of the id's own. */
+static int claim_qp(struct iwcm_id *id, struct iwcm_dev *dev, struct iwcm_held *h)
+{
+	iwcm_lock(id->ctx);
+	*h = (struct iwcm_held){ .qp = id->qp, .qp_given = id->qp_given };
+	id->qp = NULL;
+	id->qp_given = false;
+	iwcm_unlock(id->ctx);
+	return h->qp ? 0 : rnic_qp_create(dev->iwdev, &h->qp);
+}
+
+/* Called with ctx->lock held. */
+static void store_qp(struct iwcm_id *id, const struct iwcm_held *h)
+{
+	id->qp = h->qp;
+	id->qp_given = h->qp_given;
+}
+
+/* From @from to @to, with a QP; *@dev gets a reference for the time of the call. */
 static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state to, struct iwcm_dev **dev, u32 *qpn)
 {
 	struct iwcm_ctx *ctx = id->ctx;
-	struct irdma_qp *qp;
+	struct iwcm_held h;
 	int err = 0;
 
 	iwcm_lock(ctx);
@@ -196,23 +214,53 @@ static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state
 	iwcm_unlock(ctx);
 	if (err)
 		return err;
-	err = rnic_qp_create((*dev)->iwdev, &qp);
+	err = claim_qp(id, *dev, &h);
 	if (!err) {
-		*qpn = qp->qp_num;
+		*qpn = h.qp->qp_num;
 		iwcm_lock(ctx);
 		if (id->state == from) {
-			id->qp = qp;
+			store_qp(id, &h);
 			iwcm_id_set_state(id, to);
 		} else {
 			err = from == IWCM_ID_REQUEST ? wrong_state(id, from) : -ENODEV; /* it went just now */
 		}
 		iwcm_unlock(ctx);
 		if (err)
-			rnic_qp_destroy(qp);
+			iwcm_held_put_qp(&h);
 	}
 	if (err)
 		iwcm_dev_put(*dev);
 	return err;
+}
+
+/**
+ * iwcm_set_qp() - give a connection its QP
+ * @id: id that was resolved, or that came with CONNECT_REQUEST
+ * @qp: idle QP on the id's device
+ *
+ * For the next iwcm_connect() or iwcm_accept(); a QP that was given before is given back. The caller keeps its own reference; the id
+ * has one until the connection is over.
+ *
+ * Return: 0; -EINVAL: another state, or another device.
+ */
+int iwcm_set_qp(struct iwcm_id *id, struct irdma_qp *qp)
+{
+	struct iwcm_held old = { 0 };
+	int err = iwcm_call_begin(id);
+
+	if (err)
+		return err;
+	iwcm_lock(id->ctx);
+	if ((BIT(IWCM_ID_RESOLVED) | BIT(IWCM_ID_REQUEST)) & BIT(id->state) && id->dev && id->dev->iwdev == qp->iwdev) {
+		old = (struct iwcm_held){ .qp = id->qp, .qp_given = id->qp_given };
+		rnic_qp_hold(qp);
+		store_qp(id, &(struct iwcm_held){ .qp = qp, .qp_given = true });
+	} else {
+		err = -EINVAL;
+	}
+	iwcm_unlock(id->ctx);
+	iwcm_held_put_qp(&old);
+	return iwcm_call_end(id, err);
 }
 
 static void set_port(struct sockaddr_storage *ss, u16 port)
@@ -253,17 +301,16 @@ static int connect_from_some_port(struct iwcm_id *id, struct iwcm_dev *dev, stru
 
 static void connect_undo(struct iwcm_id *id)
 {
-	struct irdma_qp *qp = NULL;
+	struct iwcm_held h = { 0 };
 
 	iwcm_lock(id->ctx);
 	if (id->state == IWCM_ID_CONNECTING) {
-		qp = id->qp;
-		id->qp = NULL;
+		h = (struct iwcm_held){ .qp = id->qp, .qp_given = id->qp_given };
+		store_qp(id, &(struct iwcm_held){ 0 });
 		iwcm_id_set_state(id, IWCM_ID_RESOLVED);
 	}
 	iwcm_unlock(id->ctx);
-	if (qp)
-		rnic_qp_destroy(qp);
+	iwcm_held_put_qp(&h);
 }
 
 /* Give up connecting: true if that was still going on. */
@@ -513,13 +560,12 @@ void iwcm_conn_abandon(struct iwcm_id *id, enum iwcm_id_state prev, struct iwcm_
 {
 	u32 under_way = BIT(IWCM_ID_CONNECTING) | BIT(IWCM_ID_ACCEPTING) | BIT(IWCM_ID_ESTABLISHED);
 	struct net *net = iwcm_enter(id->ctx);
-	struct irdma_qp *qp = h->qp;
 
-	h->qp = NULL;
 	if (prev == IWCM_ID_REQUEST)
 		irdma_reject(&id->cm, NULL, 0);
-	if (qp)
-		rnic_qp_destroy(qp);
+	if (h->qp && h->qp_given && under_way & BIT(prev))
+		rnic_qp_modify(h->qp, RNIC_QP_ERROR); /* -EINVAL: it has ended by itself */
+	iwcm_held_put_qp(h);
 	if (under_way & BIT(prev))
 		cm_abandon(&id->cm);
 	iwcm_held_put(h);

@@ -171,6 +171,8 @@ static int dev_add(struct iwcm_ctx *ctx, const struct net_iface *iface)
 	TAILQ_INSERT_TAIL(&ctx->devs, dev, entry);
 	__atomic_fetch_add(&ctx->live_devs, 1, __ATOMIC_RELAXED);
 	iwcm_children_join(dev);
+	if (ctx->dev_watch)
+		ctx->dev_watch(ctx->dev_watch_arg, dev->iwdev, true);
 	return 0;
 
 destroy_device:
@@ -315,6 +317,8 @@ static void dev_remove(struct iwcm_dev *dev)
 	TAILQ_REMOVE(&ctx->devs, dev, entry);
 	n = fail_ids(dev);
 	iwcm_children_part(dev);
+	if (ctx->dev_watch)
+		ctx->dev_watch(ctx->dev_watch_arg, dev->iwdev, false);
 	pthread_mutex_unlock(&ctx->dev_lock);
 	irdma_if_notify(dev->iwdev, &dev->iwdev->iface, NULL, true, false); /* addresses that went before were told of before */
 	while (n--)
@@ -418,6 +422,71 @@ void iwcm_for_each_device(struct iwcm_ctx *ctx, void (*fn)(struct irdma_device *
 	TAILQ_FOREACH(dev, &ctx->devs, entry)
 		fn(dev->iwdev, arg);
 	pthread_mutex_unlock(&ctx->dev_lock);
+}
+
+/**
+ * iwcm_watch_devices() - be told of NICs that come and go
+ * @ctx: context; once
+ * @fn: called with the device lock held: at once for those that are there, later from the loop's thread
+ * @arg: handed to it
+ */
+void iwcm_watch_devices(struct iwcm_ctx *ctx, void (*fn)(void *arg, struct irdma_device *iwdev, bool added), void *arg)
+{
+	struct iwcm_dev *dev;
+
+	pthread_mutex_lock(&ctx->dev_lock);
+	ctx->dev_watch = fn;
+	ctx->dev_watch_arg = arg;
+	TAILQ_FOREACH(dev, &ctx->devs, entry)
+		fn(arg, dev->iwdev, true);
+	pthread_mutex_unlock(&ctx->dev_lock);
+}
+
+/**
+ * iwcm_device_get() - keep a NIC
+ * @ctx: context
+ * @iwdev: one of its NICs, as far as the caller knows
+ *
+ * Return: @iwdev, which stays until iwcm_device_put() even if its interface goes; NULL if it has gone already.
+ */
+struct irdma_device *iwcm_device_get(struct iwcm_ctx *ctx, struct irdma_device *iwdev)
+{
+	struct iwcm_dev *dev;
+
+	pthread_mutex_lock(&ctx->dev_lock);
+	TAILQ_FOREACH(dev, &ctx->devs, entry)
+		if (dev->iwdev == iwdev)
+			break;
+	if (dev)
+		iwcm_dev_get(dev);
+	pthread_mutex_unlock(&ctx->dev_lock);
+	return dev ? dev->iwdev : NULL;
+}
+
+/**
+ * iwcm_device_put() - give a reference of iwcm_device_get() back
+ * @ctx: context
+ * @iwdev: the NIC
+ */
+void iwcm_device_put(struct iwcm_ctx *ctx, struct irdma_device *iwdev)
+{
+	iwcm_dev_put(iwdev->owner);
+}
+
+/**
+ * iwcm_id_device() - the NIC of an id
+ * @id: the id
+ *
+ * Return: the NIC; NULL: none (yet), a wildcard, or it is gone. It may go unless the caller has a reference on it.
+ */
+struct irdma_device *iwcm_id_device(struct iwcm_id *id)
+{
+	struct irdma_device *iwdev;
+
+	iwcm_lock(id->ctx);
+	iwdev = id->dev ? id->dev->iwdev : NULL;
+	iwcm_unlock(id->ctx);
+	return iwdev;
 }
 
 static void sum_stats(struct irdma_device *iwdev, void *arg)

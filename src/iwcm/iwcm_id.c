@@ -298,6 +298,7 @@ int iwcm_remote_addr(const struct iwcm_id *id, struct sockaddr_storage *out)
 
 int iwcm_call_begin(struct iwcm_id *id)
 {
+	iwcm_gate_enter(id->ctx);
 	iwcm_id_get(id);
 	pthread_mutex_lock(&id->call);
 	if (likely(!id->destroyed))
@@ -307,24 +308,36 @@ int iwcm_call_begin(struct iwcm_id *id)
 
 int iwcm_call_end(struct iwcm_id *id, int ret)
 {
+	struct iwcm_ctx *ctx = id->ctx;
+
 	pthread_mutex_unlock(&id->call);
 	iwcm_id_put(id);
+	iwcm_gate_leave(ctx);
 	return ret;
 }
 
 struct iwcm_held iwcm_id_take(struct iwcm_id *id)
 {
-	struct iwcm_held h = { .qp = id->qp, .dev = id->dev };
+	struct iwcm_held h = { .qp = id->qp, .qp_given = id->qp_given, .dev = id->dev };
 
 	id->qp = NULL;
+	id->qp_given = false;
 	id->dev = NULL;
 	return h;
 }
 
+void iwcm_held_put_qp(struct iwcm_held *h)
+{
+	if (h->qp && h->qp_given)
+		rnic_qp_put(h->qp);
+	else if (h->qp)
+		rnic_qp_destroy(h->qp);
+	h->qp = NULL;
+}
+
 void iwcm_held_put(struct iwcm_held *h)
 {
-	if (h->qp)
-		rnic_qp_destroy(h->qp);
+	iwcm_held_put_qp(h);
 	iwcm_dev_put(h->dev);
 }
 
@@ -357,6 +370,7 @@ static void destroy(struct iwcm_id *id)
 	struct iwcm_held h;
 	struct iwcm_id *req;
 
+	iwcm_gate_enter(id->ctx);
 	iwcm_id_get(id);
 	pthread_mutex_lock(&id->call);
 	id->destroyed = true;

@@ -3,6 +3,7 @@
  * iwcm: what only this room sees. Theory of operation: iwcm_id.c (ids), iwcm_ctx.c (contexts, the NIC thread).
  *
  * Locks, outermost first:
+ *   ctx->fork.gate held shared by calls and by the NIC thread's turns (they nest), alone by fork()
  *   id->call       one call on an id at a time, for the whole call. Never taken by an upcall.
  *   ctx->dev_lock  the set of devices, and which ids are bound or listen on them (children). Never taken by an upcall.
  *   the CM's core lock, then those of rnic, port, net
@@ -108,7 +109,8 @@ struct iwcm_id {
 	enum iwcm_id_state state;
 	TAILQ_ENTRY(iwcm_id) entry;    /* ctx->ids, until destroyed */
 	struct iwcm_dev *dev;          /* with a reference, until CLOSED, FAILED or destroyed; NULL for a wildcard */
-	struct irdma_qp *qp;           /* ours to destroy, from connect or accept until CLOSED, FAILED or destroyed */
+	struct irdma_qp *qp;           /* from connect or accept until CLOSED, FAILED or destroyed: ours to destroy, unless it was... */
+	bool qp_given;                 /* ...given by iwcm_set_qp(): then one reference; set from that call on, .qp too */
 	union iwcm_addr local, remote;
 	struct iwcm_queued ev[IWCM_EVENTS];
 	struct iwcm_info info;
@@ -120,6 +122,19 @@ struct iwcm_id {
 	struct iwcm_id *listener;      /* CONNECT_REQUEST not fetched yet: who listens; else NULL */
 	LIST_ENTRY(iwcm_id) untaken_entry;
 	LIST_HEAD(iwcm_id_list, iwcm_id) untaken; /* listener: requests not fetched yet */
+};
+
+/* What fork() needs: iwcm_fork.c. */
+struct iwcm_fork {
+	pthread_rwlock_t gate;
+	pthread_mutex_t lock;          /* resume, adopt */
+	bool asleep;                   /* atomic: forked, and no NIC thread yet */
+	bool dormant;                  /* sockets of before the fork are put by */
+	int owner_fd;                  /* pidfd of the process that has them; this one's own, made at its first fork, or -1 */
+	pthread_t watcher;             /* waits for the owner to end... */
+	int watch_fd, stop_fd;         /* ...or to be told that it need not; -1: there is none */
+	void (*notify)(void *arg);     /* atomic */
+	void *notify_arg;
 };
 
 struct iwcm_ctx {
@@ -135,6 +150,8 @@ struct iwcm_ctx {
 	TAILQ_HEAD(, iwcm_dev) devs;
 	struct iwcm_id_list bound[IWCM_PORT_BUCKETS]; /* by port */
 	struct iwcm_stats past;        /* of devices that are gone */
+	void (*dev_watch)(void *arg, struct irdma_device *iwdev, bool added);
+	void *dev_watch_arg;
 	u32 live_devs;                 /* atomic: listed, or removed and still held */
 
 	pthread_mutex_t lock;
@@ -161,6 +178,7 @@ struct iwcm_ctx {
 	int wake_fd;
 	u64 sleep_until_ns;            /* atomic; 0: awake */
 	bool stop;                     /* atomic */
+	struct iwcm_fork fork;
 
 	struct port_capture *capture;
 	void (*frame)(void *arg, struct port *port, bool out, const struct pkt *p, u64 now_ns);
@@ -176,6 +194,24 @@ void iwcm_leave(struct net *prev);
 /* ---- iwcm_thread.c ---- */
 int iwcm_thread_start(struct iwcm_ctx *ctx);
 void iwcm_thread_stop(struct iwcm_ctx *ctx);
+
+int iwcm_thread_create(pthread_t *t, void *(*fn)(void *arg), void *arg); /* with all signals blocked; 0 or -EAGAIN */
+
+/* ---- iwcm_fork.c ---- */
+void iwcm_fork_init(struct iwcm_ctx *ctx);
+void iwcm_fork_destroy(struct iwcm_ctx *ctx);
+void iwcm_fork_unwatch(struct iwcm_ctx *ctx);
+static inline bool iwcm_asleep(const struct iwcm_ctx *ctx) { return unlikely(__atomic_load_n(&ctx->fork.asleep, __ATOMIC_ACQUIRE)); }
+static inline void iwcm_gate_enter(struct iwcm_ctx *ctx)
+{
+	if (ctx->host)
+		pthread_rwlock_rdlock(&ctx->fork.gate);
+}
+static inline void iwcm_gate_leave(struct iwcm_ctx *ctx)
+{
+	if (ctx->host)
+		pthread_rwlock_unlock(&ctx->fork.gate);
+}
 
 /* ---- iwcm_dev.c ---- */
 int iwcm_dev_add_all(struct iwcm_ctx *ctx);
@@ -209,11 +245,13 @@ int iwcm_call_end(struct iwcm_id *id, int ret);                      /* returns 
 /* What a connection held, taken out of the id under ctx->lock, to be given back without it. */
 struct iwcm_held {
 	struct irdma_qp *qp;
+	bool qp_given;
 	struct iwcm_dev *dev;
 	bool request;        /* the CM still keeps the request for an answer */
 };
 struct iwcm_held iwcm_id_take(struct iwcm_id *id);                   /* ctx->lock held */
 void iwcm_held_put(struct iwcm_held *h);
+void iwcm_held_put_qp(struct iwcm_held *h);
 
 /* ---- iwcm_addr.c ---- */
 int iwcm_end_parse(const struct sockaddr *sa, struct iwcm_end *out); /* 0, -EINVAL, -EAFNOSUPPORT */

@@ -129,6 +129,11 @@ struct port_ops {
 	/* Forget it: no event after this returns in the loop's thread. In-order end continues by itself; unread data or an open direction: FIN or RST as RFC 9293 3.10.4 says. */
 	void (*stream_close)(struct port_stream *s);
 	int (*stream_error)(struct port_stream *s);      /* cause of PORT_RESET, negative errno */
+	/*
+	 * The user reads and writes by itself for a while (a program polls): @on: no READABLE, WRITABLE and EOF events; resets are still told. Off: events again, what
+	 * came meanwhile included. NULL: the port has no thread that could stay out of the way.
+	 */
+	void (*stream_quiet)(struct port_stream *s, bool on);
 };
 
 struct port {
@@ -150,6 +155,16 @@ int port_host_plug(struct port_host *h, const struct net_iface *iface, const str
 int port_host_fd(const struct port_host *h);     /* polls readable when there is work */
 /* Handle what is ready (at most a bounded batch); call from the loop's thread. True if anything was done. */
 bool port_host_process(struct port_host *h);
+
+/*
+ * fork(). The loop's thread is not in it. Prepare takes the instance's lock, parent and child give it back. In the child all sockets are put by: they are not watched, calls on them
+ * fail, closing them is only closing; resume makes a new epoll set for what is new; adopt takes those that were put by into use.
+ */
+void port_host_fork_prepare(struct port_host *h);
+void port_host_fork_parent(struct port_host *h);
+void port_host_fork_child(struct port_host *h);
+int port_host_fork_resume(struct port_host *h); /* 0, -EMFILE, -ENOMEM */
+void port_host_fork_adopt(struct port_host *h);
 
 /* ---- wire port: a network inside the process ---- */
 struct port_wire;

@@ -63,6 +63,13 @@ static_assert(sizeof(struct mpa_v2_data) == 4, "RFC 6581 6");
 #define DDP_TAGGED_HDR 14
 #define DDP_UNTAGGED_HDR 18
 #define RDMAP_READ_REQ_SIZE 28
+#define RDMAP_IMM_SIZE 8          /* RFC 7306 6.1 */
+#define RDMAP_ATOMIC_REQ_SIZE 52  /* RFC 7306 5.2 */
+#define RDMAP_ATOMIC_RESP_SIZE 12 /* RFC 7306 5.3 */
+#define MPA_TRAILER_MAX (3 + MPA_CRC_SIZE) /* pad and CRC */
+#define MPA_ULPDU_MAX UINT16_MAX
+/* Length field, DDP header and the longest RDMAP header: all of an FPDU that is not a program's data. */
+#define RDMAP_HDR_MAX (MPA_LEN_SIZE + DDP_UNTAGGED_HDR + RDMAP_ATOMIC_REQ_SIZE)
 
 enum ddp_queue { DDP_QN_SEND, DDP_QN_READ_REQ, DDP_QN_TERMINATE, DDP_QN_ATOMIC_RESP };
 
@@ -70,6 +77,8 @@ enum rdmap_opcode {
 	RDMAP_WRITE, RDMAP_READ_REQ, RDMAP_READ_RESP, RDMAP_SEND, RDMAP_SEND_INV, RDMAP_SEND_SE, RDMAP_SEND_SE_INV,
 	RDMAP_TERMINATE, RDMAP_IMM, RDMAP_IMM_SE, RDMAP_ATOMIC_REQ, RDMAP_ATOMIC_RESP, RDMAP_OPCODES
 };
+
+enum rdmap_atomic_opcode { RDMAP_FETCH_ADD = 0, RDMAP_CMP_SWAP = 2 }; /* RFC 7306 5.2.1 */
 
 /* Terminate, RFC 5040 4.8 */
 enum rdmap_layer { TERM_LAYER_RDMAP, TERM_LAYER_DDP, TERM_LAYER_LLP };
@@ -80,9 +89,9 @@ enum rdmap_layer { TERM_LAYER_RDMAP, TERM_LAYER_DDP, TERM_LAYER_LLP };
 enum term_rdmap_type { TERM_RDMAP_CATASTROPHIC, TERM_RDMAP_PROTECTION, TERM_RDMAP_OPERATION };
 enum term_ddp_type { TERM_DDP_CATASTROPHIC, TERM_DDP_TAGGED, TERM_DDP_UNTAGGED };
 /* codes that this NIC sends; all of them: rdmap_error_str() */
-enum term_rdmap_protection_code { TERM_RDMAP_STAG };
-enum term_rdmap_operation_code { TERM_RDMAP_BAD_VERSION = 5, TERM_RDMAP_OPCODE, TERM_RDMAP_STREAM };
-enum term_ddp_tagged_code { TERM_DDP_T_STAG, TERM_DDP_T_VERSION = 4 };
+enum term_rdmap_protection_code { TERM_RDMAP_STAG, TERM_RDMAP_BOUNDS, TERM_RDMAP_ACCESS, TERM_RDMAP_STREAM_STAG, TERM_RDMAP_WRAP, TERM_RDMAP_P_INVALIDATE = 9 };
+enum term_rdmap_operation_code { TERM_RDMAP_BAD_VERSION = 5, TERM_RDMAP_OPCODE, TERM_RDMAP_STREAM, TERM_RDMAP_GLOBAL, TERM_RDMAP_O_INVALIDATE };
+enum term_ddp_tagged_code { TERM_DDP_T_STAG, TERM_DDP_T_BOUNDS, TERM_DDP_T_STREAM_STAG, TERM_DDP_T_WRAP, TERM_DDP_T_VERSION };
 enum term_ddp_untagged_code { TERM_DDP_U_QN = 1, TERM_DDP_U_NO_BUFFER, TERM_DDP_U_MSN, TERM_DDP_U_MO, TERM_DDP_U_TOO_LONG, TERM_DDP_U_VERSION };
 enum term_llp_code { TERM_MPA_CONN_LOST = 1, TERM_MPA_CRC, TERM_MPA_MARKER, TERM_MPA_BAD_START, TERM_MPA_LOCAL, TERM_MPA_IRD, TERM_MPA_RTR };
 

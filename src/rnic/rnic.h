@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rnic: the NIC: device, ILQ, filters, port reservations, ARP table, address handles, queue pairs.
- * One struct irdma_device per network interface.
+ * rnic: the NIC. One struct irdma_device per network interface. First what the CM stands on: ILQ, filters, port reservations, ARP table, address
+ * handles, the life of a queue pair; then the verbs: protection domains, memory, completion queues, work requests.
+ *
+ * Verbs types are those of <infiniband/verbs.h>: programs' work requests and completions need no translation. Functions return negative errnos.
  */
 #ifndef UWARP_RNIC_H
 #define UWARP_RNIC_H
 
+#include <infiniband/verbs.h>
 #include "base/base.h"
 #include "net/net.h"
 #include "port/port.h"
@@ -16,6 +19,7 @@ struct irdma_cm_core;
 struct irdma_cm_node;
 struct iw_cm_id;
 struct irdma_qp;
+struct rnic_pd;
 
 #define IRDMA_GEN_1 1 /* whole-frame CM frames */
 #define IRDMA_GEN_2 2 /* address-handle CM frames */
@@ -126,6 +130,7 @@ struct rnic_iwarp_info {
 struct irdma_qp {
 	struct hash_node hn;
 	struct irdma_device *iwdev;
+	struct rnic_pd *pd;        /* NULL: a QP without verbs; set when it is made */
 	u32 qp_num;
 	u32 refcount;              /* atomic */
 	pthread_mutex_t lock;      /* all below up to the CM's part */
@@ -134,18 +139,13 @@ struct irdma_qp {
 	bool destroying;           /* rnic_qp_destroy() was called; read without the lock by rnic_qp_is_going() */
 	bool reset_seen;
 	bool disconn_raised;       /* CM told that the stream ended */
-	struct port_stream *stream;
+	struct port_stream *stream; /* changed with the QP's rx lock held, too */
 	struct rnic_iwarp_info iw;
-	struct mpa_rx rx;
-	struct mpa_stream tx;
-	u8 *txbuf;                 /* what the stream did not take yet: start-up reply, RTR, Terminate */
-	u32 tx_off, tx_len, tx_size;
-	bool tx_fin;               /* shut down once txbuf is out */
 	bool lsmm_sent;
 	bool rtr_pending;          /* responder waits for the RTR: sends nothing before */
 	struct timer_list rtr_timer;
 	struct rdmap_error term;   /* sent or received */
-	u64 rx_fpdus, tx_fpdus, rx_bytes, tx_bytes;
+	u64 rx_fpdus, tx_fpdus, rx_bytes, tx_bytes; /* rx_*: under the rx lock */
 	/* the CM's, under its lock */
 	struct iw_cm_id *cm_id;
 	struct irdma_cm_node *cm_node;
@@ -176,6 +176,164 @@ int rnic_qp_modify(struct irdma_qp *qp, enum rnic_qp_state next);
 void rnic_qp_release_stream(struct irdma_qp *qp);
 const char *rnic_qp_state_str(enum rnic_qp_state s);
 const char *rnic_ae_str(enum rnic_ae ae);
+
+/* ---- verbs: protection domains ---- */
+struct rnic_pd {
+	struct irdma_device *iwdev;
+	u32 users;             /* atomic: regions, windows, SRQs, QPs */
+};
+int rnic_pd_create(struct irdma_device *iwdev, struct rnic_pd **out);
+int rnic_pd_destroy(struct rnic_pd *pd); /* -EBUSY while it has users */
+
+/* ---- verbs: memory (mr.c, mw.c, stag.c) ---- */
+/*
+ * An STag is 32 random bits; lkey and rkey of a region are the same one. Regions and bound windows live in the device's STag table. Rights are
+ * IBV_ACCESS_*.
+ */
+struct rnic_mr;
+struct rnic_mw;
+struct rnic_mr_attr {
+	void *addr;            /* in this process */
+	u64 length;
+	u64 iova;              /* address that peers and SGEs use; IBV_ACCESS_ZERO_BASED: 0 */
+	int access;
+};
+/* -EINVAL (remote write or atomic without local write, wrap, unknown right), -EFAULT (not mapped), -ENOMEM, -ENOSPC. */
+int rnic_mr_create(struct rnic_pd *pd, const struct rnic_mr_attr *attr, struct rnic_mr **out);
+/* IBV_REREG_MR_* in @flags; the STag stays unless the translation changes. On failure (-EBUSY: windows are bound) the region is as it was. */
+int rnic_mr_change(struct rnic_mr *mr, int flags, struct rnic_pd *pd, const struct rnic_mr_attr *attr);
+/* -EBUSY while windows are bound to it. Afterwards nobody touches its memory: waits for accesses that are just going on. */
+int rnic_mr_destroy(struct rnic_mr *mr);
+u32 rnic_mr_stag(const struct rnic_mr *mr);
+int rnic_mw_create(struct rnic_pd *pd, enum ibv_mw_type type, struct rnic_mw **out);
+int rnic_mw_destroy(struct rnic_mw *mw); /* unbinds */
+u32 rnic_mw_rkey(const struct rnic_mw *mw); /* as the last bind that was executed set it */
+/* What ibv_bind_mw() puts into its work request and into the program's window: the index stays, the key is random and another one. */
+u32 rnic_mw_new_rkey(const struct rnic_mw *mw);
+
+/* Why memory cannot be accessed; the QP turns it into a Terminate or a status. */
+enum rnic_mem_status {
+	RNIC_MEM_OK,
+	RNIC_MEM_STAG,         /* no such STag, or it is invalid */
+	RNIC_MEM_STREAM,       /* another protection domain, or another QP's window */
+	RNIC_MEM_BOUNDS,
+	RNIC_MEM_WRAP,         /* address + length wraps */
+	RNIC_MEM_ACCESS,       /* right missing */
+};
+struct rnic_mem {
+	u8 *ptr;               /* what the address stands for */
+	struct rnic_stag *region, *window; /* what is held */
+};
+/*
+ * Access @len > 0 bytes at @addr of @stag with the rights @access (all of them; 0: local read), by @qp. On RNIC_MEM_OK the memory stays until
+ * rnic_mem_put(), which must come soon: whoever deregisters waits for it. Lock-free or on a lock that is per STag, never shared by all.
+ */
+enum rnic_mem_status rnic_mem_get(const struct irdma_qp *qp, u32 stag, u64 addr, u64 len, int access, struct rnic_mem *out);
+/* The same for a protection domain alone (SRQs): windows are not looked at. */
+enum rnic_mem_status rnic_mem_get_local(const struct rnic_pd *pd, u32 stag, u64 addr, u64 len, int access, struct rnic_mem *out);
+void rnic_mem_put(struct rnic_mem *m);
+/* Work requests and Send with Invalidate. @remote: asked for by the peer (a region must have been made for that: IBV_ACCESS_REMOTE_*). */
+enum rnic_mem_status rnic_stag_invalidate(const struct irdma_qp *qp, u32 stag, bool remote);
+/*
+ * IBV_WR_BIND_MW, executed in the QP's send queue order. The rkey has the window's index; type 1: 0 stands for rnic_mw_new_rkey(), and length 0 unbinds. 0, or
+ * -EINVAL: another protection domain, range, rights, an rkey of something else, a type 2 window that is bound.
+ */
+int rnic_mw_bind(const struct irdma_qp *qp, const struct ibv_send_wr *wr);
+/* The shim keeps its own objects: how a struct ibv_mw / ibv_mr of a work request is found. Set once, before any bind. */
+struct rnic_bind_ops {
+	struct rnic_mw *(*mw)(const struct ibv_mw *mw);
+	struct rnic_mr *(*mr)(const struct ibv_mr *mr);
+};
+extern const struct rnic_bind_ops *rnic_bind_ops;
+
+/* ---- verbs: completion queues (cq.c) ---- */
+struct rnic_cq;
+struct rnic_cqe {
+	struct ibv_wc wc;
+	u64 timestamp_ns;      /* CLOCK_MONOTONIC; 0 unless the queue was made with timestamps */
+	bool solicited;
+};
+struct rnic_cq_attr {
+	int cqe;               /* at least */
+	bool timestamps, ignore_overrun;
+	/* Both are called with a QP's or CQ's lock held: they must not call the NIC, and take leaf locks only. */
+	void (*comp)(void *ctx);                         /* armed, and a completion came */
+	void (*async)(void *ctx, enum ibv_event_type t); /* IBV_EVENT_CQ_ERR: it overran */
+	void *ctx;
+};
+int rnic_cq_create(struct irdma_device *iwdev, const struct rnic_cq_attr *attr, struct rnic_cq **out);
+int rnic_cq_destroy(struct rnic_cq *cq);           /* -EBUSY while QPs use it */
+int rnic_cq_resize(struct rnic_cq *cq, int cqe);   /* -EINVAL: more are in it; -ENOMEM */
+int rnic_cq_size(const struct rnic_cq *cq);
+/* Up to @n completions. An empty queue first reads the streams of its QPs (qp_poll.c). -EOVERFLOW-like errors: it overran. */
+int rnic_cq_poll(struct rnic_cq *cq, int n, struct ibv_wc *wc);
+/* The same with time stamps; for extended CQs. */
+int rnic_cq_poll_ex(struct rnic_cq *cq, int n, struct rnic_cqe *out);
+/* comp() once, at the next completion, or next solicited one; completions that are there already and were not polled do not count. */
+int rnic_cq_arm(struct rnic_cq *cq, bool solicited_only);
+
+/* ---- verbs: shared receive queues (srq.c) ---- */
+struct rnic_srq;
+struct rnic_srq_attr {
+	u32 max_wr, max_sge, limit; /* rounded up on return */
+	void (*async)(void *ctx, enum ibv_event_type t); /* SRQ_LIMIT_REACHED; as in rnic_cq_attr */
+	void *ctx;
+};
+int rnic_srq_create(struct rnic_pd *pd, struct rnic_srq_attr *attr, struct rnic_srq **out);
+int rnic_srq_modify(struct rnic_srq *srq, const struct ibv_srq_attr *attr, int mask);
+void rnic_srq_query(struct rnic_srq *srq, struct ibv_srq_attr *attr);
+int rnic_srq_destroy(struct rnic_srq *srq);        /* -EBUSY while QPs use it */
+int rnic_srq_post(struct rnic_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad); /* -ENOMEM: full; -EINVAL */
+
+/* ---- verbs: queue pairs with data (qp_verbs.c, sq.c, rq.c, qp_tx.c, qp_rx.c, qp_poll.c) ---- */
+struct rnic_qp_attr {
+	struct rnic_pd *pd;
+	struct rnic_cq *send_cq, *recv_cq;
+	struct rnic_srq *srq;  /* or NULL */
+	struct ibv_qp_cap cap; /* what was given, on return */
+	bool sq_sig_all;
+	/* Asynchronous events of the QP; may come from any thread, with locks of the NIC's held: leaf locks only. */
+	void (*async)(void *ctx, enum ibv_event_type t);
+	void *ctx;
+};
+#define RNIC_MAX_WR 16384u
+#define RNIC_MAX_SGE 30u
+#define RNIC_MAX_INLINE 1024u
+#define RNIC_MAX_CQE (1 << 22)
+#define RNIC_MAX_MSG 0x7FFFFFFFu /* bytes of one message: 2 GiB - 1 */
+/* Like rnic_qp_create(), with queues. -EINVAL (limits), -ENOMEM. */
+int rnic_qp_create_verbs(struct irdma_device *iwdev, struct rnic_qp_attr *attr, struct irdma_qp **out);
+/*
+ * Negative errno with *@bad the first one not posted: -EINVAL (opcode, flags, state before RTS, too many SGEs, inline too long), -ENOMEM (full). In
+ * CLOSING, TERMINATE and ERROR they are taken and flushed.
+ */
+int rnic_post_send(struct irdma_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int rnic_post_recv(struct irdma_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+/* Rights of the QP that modify_qp sets (IBV_ACCESS_REMOTE_*: Write, Read, atomics; default all). */
+void rnic_qp_set_access(struct irdma_qp *qp, int access);
+
+struct rnic_qp_stats {
+	u64 tx_bytes, rx_bytes, tx_fpdus, rx_fpdus;              /* of the stream; FPDUs */
+	u64 tx_msgs[RDMAP_OPCODES], rx_msgs[RDMAP_OPCODES];      /* by enum rdmap_opcode */
+	u64 terminates_sent, terminates_received, completions_in_error;
+};
+struct rnic_qp_info {
+	enum rnic_qp_state state;
+	enum rnic_ae last_ae;
+	struct rdmap_error term;
+	bool term_sent, term_received;
+	struct rnic_iwarp_info iw;  /* valid from RTS on; without lsmm */
+	struct ibv_qp_cap cap;
+	u32 sq_used, rq_used;
+	struct rnic_qp_stats stats;
+};
+void rnic_qp_query(struct irdma_qp *qp, struct rnic_qp_info *out);
+/* Of all QPs that the device has and had. Costs a walk over its QPs. */
+struct rnic_device_stats {
+	u64 qps_created, qps_now, connections;
+	struct rnic_qp_stats qp;
+};
+void rnic_device_get_stats(struct irdma_device *iwdev, struct rnic_device_stats *out);
 
 /* ---- device ---- */
 /* From the NIC to the CM; loop thread, no rnic lock held. */
