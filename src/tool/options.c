@@ -147,7 +147,7 @@ void tool_help(enum tool_command command, FILE *f)
 	else if (command == TOOL_SIM)
 		fputs("\nexit status: 0 if every check held, 4 if one did not, 64 wrong usage\n", f);
 	else if (command == TOOL_RUN)
-		fputs("\nexit status: the program's; 5 if uwarp cannot run it, 64 wrong usage, 126 not executable, 127 not found\n", f);
+		fputs("\nexit status: the program's; 5 uwarp cannot run it, 64 wrong usage, 126 not executable, 127 not found\n", f);
 }
 
 /* ---- values ---- */
