@@ -471,6 +471,53 @@ static void what_cannot_be_posted(void **state)
 	pair_close(&pair);
 }
 
+/* What the responder posts waits for the RTR. */
+static void responder_waits_for_the_rtr(void **state)
+{
+	for (u32 rtr = RDMAP_RTR_SEND; rtr <= RDMAP_RTR_READ; rtr <<= 1) {
+		struct pair_options o = { .port = PAIR_WIRE, .rtr = rtr };
+
+		pair_open(&pair, &o);
+		assert_int_equal(pair_recv(A, 1, 0, 100), 0);
+		assert_int_equal(pair_recv(B, 2, 0, 100), 0);
+		pair_connect(&pair); /* the RTR is on its way */
+		assert_int_equal(pair_send(B, 3, IBV_WR_SEND, 0, 100, NULL, 0, IBV_SEND_SIGNALED), 0);
+		assert_int_equal(B->qp->tx_bytes, 0);
+		pair_no_wc(B->scq);
+		pair_wc_is(&pair, A->rcq, 1, IBV_WC_SUCCESS);
+		pair_wc_is(&pair, B->scq, 3, IBV_WC_SUCCESS);
+		assert_int_equal(pair_send(A, 4, IBV_WR_SEND, 0, 10, NULL, 0, 0), 0); /* the RTR took no receive */
+		assert_int_equal(pair_wc_is(&pair, B->rcq, 2, IBV_WC_SUCCESS).byte_len, 10);
+		assert_int_equal(pair_send(A, 5, IBV_WR_RDMA_READ, 0, 10, B, 0, IBV_SEND_SIGNALED), 0);
+		pair_wc_is(&pair, A->scq, 5, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
+/* A CQ that overruns takes its QP along. */
+static void completion_queue_overruns(void **state)
+{
+	each_mode(o) {
+		struct ibv_wc wc;
+		int n, taken = 0;
+
+		o.cqe = 4;
+		o.one_cq = false;
+		pair_open(&pair, &o);
+		pair_connect(&pair);
+		for (u64 i = 0; i < 20; i++)
+			pair_send(A, i, IBV_WR_RDMA_WRITE, 0, 10, B, 0, IBV_SEND_SIGNALED);
+		pair_until(&pair, A->disconnects);
+		assert_int_equal(A->qp->state, RNIC_QP_ERROR);
+		assert_int_equal(A->events[IBV_EVENT_QP_FATAL], 1);
+		while ((n = rnic_cq_poll(A->scq, 1, &wc)) == 1)
+			assert_int_equal(wc.wr_id, taken++);
+		assert_int_equal(n, -EOVERFLOW);
+		assert_in_range(taken, 4, 19);
+		pair_close(&pair);
+	}
+}
+
 static void shared_receive_queue(void **state)
 {
 	each_mode(o) {
@@ -511,6 +558,40 @@ static void both_send_much(void **state)
 		for (u64 i = 0; i < 10; i++)
 			for (int e = 0; e < 2; e++)
 				pair_wc_is(&pair, pair.e[e].scq, i, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
+/* A wire that loses, repeats, reorders and corrupts. */
+static void over_a_rough_wire(void **state)
+{
+	static const struct port_wire_path rough = {
+		.latency_ns = 20 * NSEC_PER_USEC, .jitter_ns = 10 * NSEC_PER_USEC, .loss = 0.03, .duplicate = 0.02, .corrupt = 0.02, .reorder = 0.05,
+		.reorder_ns = 100 * NSEC_PER_USEC,
+	};
+
+	for (u32 i = 0; i < 8; i++) {
+		struct pair_options o = { .port = PAIR_WIRE, .crc = i & 1, .markers = i & 2, .rtr = 1u << i % 3, .path = &rough };
+		u32 len = 150000 + i * 1001;
+
+		pair_open(&pair, &o);
+		for (u64 k = 0; k < 4; k++)
+			for (int e = 0; e < 2; e++)
+				assert_int_equal(pair_recv(&pair.e[e], k, 1000000, len), 0);
+		pair_connect(&pair);
+		pair_fill(A, 0, len, 1);
+		pair_fill(B, 0, len, 2);
+		for (int e = 0; e < 2; e++) {
+			assert_int_equal(pair_send(&pair.e[e], 1, IBV_WR_SEND, 0, len, NULL, 0, 0), 0);
+			assert_int_equal(pair_send(&pair.e[e], 2, IBV_WR_RDMA_WRITE, 0, len, &pair.e[!e], 2000000, 0), 0);
+			assert_int_equal(pair_send(&pair.e[e], 3, IBV_WR_RDMA_READ, 3000000, len, &pair.e[!e], 0, IBV_SEND_SIGNALED), 0);
+		}
+		for (int e = 0; e < 2; e++) {
+			pair_wc_is(&pair, pair.e[e].scq, 3, IBV_WC_SUCCESS);
+			pair_wc_is(&pair, pair.e[e].rcq, 0, IBV_WC_SUCCESS);
+			for (u32 off = 1000000; off <= 3000000; off += 1000000)
+				pair_expect(&pair.e[e], off, len, e ? 1 : 2);
+		}
 		pair_close(&pair);
 	}
 }
@@ -700,8 +781,11 @@ int main(void)
 		cmocka_unit_test(fence),
 		cmocka_unit_test(local_operations),
 		cmocka_unit_test(what_cannot_be_posted),
+		cmocka_unit_test(responder_waits_for_the_rtr),
+		cmocka_unit_test(completion_queue_overruns),
 		cmocka_unit_test(shared_receive_queue),
 		cmocka_unit_test(both_send_much),
+		cmocka_unit_test(over_a_rough_wire),
 		cmocka_unit_test(flushed_in_order),
 		cmocka_unit_test(orderly_close),
 		cmocka_unit_test(destroyed_in_every_state),
