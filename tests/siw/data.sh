@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+# shellcheck shell=bash disable=SC2154
+#
+# Data between uwarp and siw, for run.sh, which sources this: unmodified programs, one end on siw, the other under `uwarp run`.
+#
+# A place is where a program runs:
+#
+#     siw       in the guest, over the kernel's siw0
+#     host      here, under `uwarp run`
+#     guest     in the guest, under `uwarp run`, with siw0 beside it
+#
+# A setting is what is agreed on: MPA revision, CRC. Each has a port of its own in the guest, so that captures can be told apart.
+#
+# The peer, as tried with siw at both ends (Linux 6.1, rdma-core 44, perftest 4.5): all of these programs work in all forms that are
+# used here (SIW_REFERENCE=1 shows it again). rping takes -S from 23 to 65535. That a single byte goes through is left to ucmatose, rstream and perftest.
+
+# The one place that knows how `uwarp run` is spelt. CRC is on if either side wants it.
+#   uwarp_run REV CRC: CRC is on, off, or siw if it is siw that asks for it
+uwarp_run() {
+	local crc=--no-crc
+	[ "$2" != on ] || crc=--crc
+	echo "run --mpa-rev $1 $crc --"
+}
+
+uwarp_can_run() {
+	"$UWARP" run --help >/dev/null 2>&1
+}
+
+data_limit=20       # seconds a program may take
+data_max_broken=6   # more broken tests than this, and the rest would only take time
+data_broken=0
+
+# ---- a program at a place -------------------------------------------------------------------------------------
+
+# place_command PLACE COMMAND: how COMMAND, without single quotes, is run there.
+place_command() {
+	case $1 in
+	siw) echo "$2" ;;
+	host) echo "$UWARP $(uwarp_run "$data_rev" "$data_crc") $2" ;;
+	guest) echo "/opt/uwarp/uwarp $(uwarp_run "$data_rev" "$data_crc") $2" ;;
+	esac
+}
+
+# start_server PLACE COMMAND: returns when it listens on $data_port.
+start_server() {
+	local command
+	command=$(place_command "$1" "$2")
+	echo "server, $1: $command" >>"$uwarp_log"
+	if [ "$1" = host ]; then
+		# shellcheck disable=SC2086 # words
+		timeout -k 2 $((data_limit + 5)) stdbuf -oL $command >"$server_log" 2>&1 </dev/null &
+		server_pid=$!
+		listening "$data_port" "$server_pid"
+		return
+	fi
+	guest_bg server "timeout -s KILL $((data_limit + 5)) $command" &&
+		guest_run "
+			i=0
+			until grep -Eq ':$(printf %04X "$data_port") [0:]+ 0A' /proc/net/tcp /proc/net/tcp6; do
+				i=\$((i + 1))
+				! grep -q '^exit' /run/server.log && [ \$i -lt 200 ] || exit 1
+				usleep 50000
+			done"
+}
+
+# client PLACE COMMAND
+client() {
+	local command status=0
+	command=$(place_command "$1" "$2")
+	echo "client, $1: $command" >>"$uwarp_log"
+	if [ "$1" = host ]; then
+		# shellcheck disable=SC2086 # words
+		timeout -k 2 "$data_limit" stdbuf -oL $command >"$client_log" 2>&1 </dev/null || status=$?
+	else
+		SIW_RUN_SEC=$((data_limit + 10)) guest_run "timeout -s KILL $data_limit $command" >"$client_log" || status=$?
+	fi
+	echo "exit $status" >>"$client_log"
+	return "$status"
+}
+
+# The server ends by itself when its client has; its exit status.
+server_ends() {
+	local status=0
+	if [ "$1" = host ]; then
+		local i
+		for ((i = 0; i < 50; i++)); do
+			kill -0 "$server_pid" 2>/dev/null || break
+			sleep 0.1
+		done
+		kill "$server_pid" 2>/dev/null && echo "ended by the test" >>"$server_log"
+		wait "$server_pid" || status=$?
+		echo "exit $status" >>"$server_log"
+		return "$status"
+	fi
+	guest_wait_log server '^exit' 5 || guest_kill server
+	guest_log server >"$server_log"
+	grep -q '^exit 0' "$server_log"
+}
+
+# ---- what a program must have printed -------------------------------------------------------------------------
+
+# count N REGEX FILE: that many lines match.
+count() {
+	[ "$(grep -Ec -- "$2" "$3")" -eq "$1" ]
+}
+
+# rping -v prints every message, but for its last byte: "rdma-ping-0: ABC..." up to -S, both ends the same.
+rping_texts() {
+	local size=$1 times=$2
+	count "$times" "^ping data: rdma-ping-[0-9]+: " "$client_log" || return 1
+	awk -v n=$((size - 1)) '/^ping data: / && length($0) != n + 11 { exit 1 }' "$client_log" || return 1
+	diff <(sed -n 's/^ping data: //p' "$client_log") <(sed -n 's/^server ping data: //p' "$server_log") >/dev/null
+}
+
+# perftest's table has one line, which begins with the size and the number of iterations. It also tells the device: that of the NIC
+# which belongs to the place, and not the other one. (Its figures are of no use here: under TCG it measures the clock badly.)
+perftest_table() {
+	local log
+	for log in "$client_log" "$server_log"; do
+		grep -Eq 'Transport type *: *IW' "$log" && grep -Eq 'Data ex. method *: *rdma_cm' "$log" || return 1
+	done
+	count 1 "^ $1 +$2 +" "$client_log"
+}
+
+# perftest_device PLACE LOG
+perftest_device() {
+	local device='uwarp_[a-z0-9]+'
+	[ "$1" != siw ] || device=siw0
+	grep -Eq "Device *: *$device\$" "$2"
+}
+
+# rstream's: name, bytes, xfers, iters. Both ends print it.
+rstream_table() {
+	count 1 "^custom +$1 +$2 +1 " "$client_log" && count 1 "^custom +$1 +$2 +1 " "$server_log"
+}
+
+# ---- one test -------------------------------------------------------------------------------------------------
+
+# What of the wire belongs to this test: the guest's capture from an offset on.
+wire_mark() {
+	wire_from=$(stat -c %s "$guest_pcap")
+}
+
+wire_slice() {
+	{
+		head -c 24 "$guest_pcap"
+		tail -c +$((wire_from + 1)) "$guest_pcap"
+	} >"$siw_tmp/$number.wire"
+}
+
+# Every connection of the test was set up as its setting says.
+wire_agrees() {
+	local want=$data_rev,$([ "$data_crc" = off ] && echo 0 || echo 1)
+	wire_slice
+	/usr/bin/python3 -IS "$here/mpa_frames.py" all "$siw_tmp/$number.wire" | awk -v want="$want" '
+		$1 == "req" { rev = $2; crc = /C=1/; n++ }
+		$1 == "rep" { if (/C=1/) crc = 1; if (rev "," crc != want || rev != $2 || /R=1/) bad = 1; replies++ }
+		END { exit bad || !n || n != replies }'
+}
+
+# data TITLE SERVER-PLACE CLIENT-PLACE SERVER CLIENT CHECK...: CHECK is a command that looks at what both printed.
+data() {
+	local server=$2 client=$3 server_command=$4 client_command=$5
+	[ "$data_broken" -le "$data_max_broken" ] || return 0
+	begin "data: $server <- $client, revision $data_rev, CRC $data_crc: $1" || return 0
+	local what="$1"
+	shift 5
+	server_log=$siw_tmp/$number.server
+	client_log=$siw_tmp/$number.client
+	: >"$server_log" >"$client_log"
+	apply_setting
+	wire_mark
+	want "a server that listens" start_server "$server" "$server_command"
+	if [ ${#broken[@]} -eq 0 ]; then
+		want "exit status 0 of the client" client "$client" "$client_command"
+	fi
+	want "exit status 0 of the server" server_ends "$server"
+	if [ ${#broken[@]} -eq 0 ]; then
+		want "what $what should print" "$@"
+		if [[ $what == ib_* ]]; then
+			want "the server's device" perftest_device "$server" "$server_log"
+			want "the client's device" perftest_device "$client" "$client_log"
+		fi
+		# Inside the guest there is no wire.
+		[[ $server != host && $client != host ]] || want "connections of this setting" wire_agrees
+	fi
+	[ ${#broken[@]} -eq 0 ] || data_failed
+	end
+}
+
+data_failed() {
+	data_broken=$((data_broken + 1))
+	wire_slice
+	{ echo "client:"; cut -c 1-200 "$client_log"; echo "server:"; cut -c 1-200 "$server_log"; } >>"$uwarp_log"
+	[ "$data_broken" -le "$data_max_broken" ] || echo "siw: $data_broken tests with data are broken: no more of them" >&2
+}
+
+# ---- the programs ---------------------------------------------------------------------------------------------
+
+# programs SERVER-PLACE CLIENT-PLACE full|short: everything between these two, in the setting that is set.
+programs() {
+	local server=$1 client=$2 how=$3 at bind='' size p n s
+	case $server in
+	host)
+		data_port=$(free_port)
+		at="$host_address"
+		bind=$host_listen
+		;;
+	*)
+		data_port=$data_guest_port
+		at=$guest_address
+		bind=$guest_address
+		if [ "$client" = host ] && [ "$SIW_NET" = user ]; then
+			at=127.0.0.1
+		fi
+		;;
+	esac
+	# The port by which a client reaches it: not the same behind slirp's forwarding.
+	p=$data_port
+	if [ "$client" = host ]; then
+		p=$(guest_endpoint "$data_port")
+		p=${p##*:}
+	fi
+	s="-p $data_port"
+
+	for size in 23 4096 65535; do
+		data "rping -S $size" "$server" "$client" "rping -s -a $bind $s -V -v -C 5 -S $size" \
+			"rping -c -a $at -p $p -V -v -C 5 -S $size" rping_texts "$size" 5
+	done
+	data "ucmatose" "$server" "$client" "ucmatose -b $bind $s -C 10 -S 4096" "ucmatose -s $at -p $p -C 10 -S 4096" \
+		ucmatose_transfers 10
+	data "rstream" "$server" "$client" "rstream -b $bind $s -S 65536 -C 20 -T v" \
+		"rstream -s $at -p $p -S 65536 -C 20 -T v" rstream_table 64k 20
+	for n in send write read; do
+		data "ib_${n}_bw" "$server" "$client" "ib_${n}_bw -R -F $s -s 65536 -n 30" \
+			"ib_${n}_bw -R -F -p $p -s 65536 -n 30 $at" perftest_table 65536 30
+	done
+	[ "$how" = full ] || return 0
+	data "ucmatose, one byte" "$server" "$client" "ucmatose -b $bind $s -C 2 -S 1" "ucmatose -s $at -p $p -C 2 -S 1" \
+		ucmatose_transfers 2
+	data "rstream, one byte" "$server" "$client" "rstream -b $bind $s -S 1 -C 100 -T v" \
+		"rstream -s $at -p $p -S 1 -C 100 -T v" rstream_table 1 100
+	for n in send write read; do
+		data "ib_${n}_lat, one byte" "$server" "$client" "ib_${n}_lat -R -F $s -s 1 -n 50" \
+			"ib_${n}_lat -R -F -p $p -s 1 -n 50 $at" perftest_table 1 50
+	done
+	data "ib_write_bw, 1 MiB" "$server" "$client" "ib_write_bw -R -F $s -s 1048576 -n 5" \
+		"ib_write_bw -R -F -p $p -s 1048576 -n 5 $at" perftest_table 1048576 5
+	data "ib_send_bw, events, both ways" "$server" "$client" "ib_send_bw -R -F $s -s 4096 -n 50 -e -b" \
+		"ib_send_bw -R -F -p $p -s 4096 -n 50 -e -b $at" perftest_table 4096 50
+	data "ib_write_bw, 3 QPs" "$server" "$client" "ib_write_bw -R -F $s -s 4096 -n 30 -q 3" \
+		"ib_write_bw -R -F -p $p -s 4096 -n 30 -q 3 $at" perftest_table 4096 90
+	data "ib_read_bw, one outstanding" "$server" "$client" "ib_read_bw -R -F $s -s 4096 -n 30 -o 1" \
+		"ib_read_bw -R -F -p $p -s 4096 -n 30 -o 1 $at" perftest_table 4096 30
+}
+
+# That it ends well means that each connection got its messages: ucmatose counts completions.
+ucmatose_transfers() {
+	local log
+	for log in "$client_log" "$server_log"; do
+		count 1 '^initiating data transfers|^sending replies' "$log" || count 2 '^initiating data transfers|^sending replies|^completing sends' "$log" || return 1
+		count 1 '^data transfers complete' "$log" && count 1 '^test complete' "$log" && count 1 '^return status 0' "$log" || return 1
+	done
+}
+
+# setting REV CRC GUEST-PORT
+setting() {
+	data_rev=$1
+	data_crc=$2
+	data_guest_port=$3
+}
+
+# Only when a test needs it: a guest that no test needs is not booted.
+apply_setting() {
+	local required=N
+	[ "$data_crc" != siw ] || required=Y
+	[ "${siw_parameter[mpa_version]:-2}" = "$data_rev" ] || guest_siw mpa_version "$data_rev"
+	[ "${siw_parameter[mpa_crc_required]:-N}" = "$required" ] || guest_siw mpa_crc_required "$required"
+}
+
+# In the guest `uwarp run` shows its own devices and no others, and without it siw0 is there as before.
+test_guest_devices() {
+	begin "data: devices in the guest" || return 0
+	data_rev=2 data_crc=on
+	guest_run "$(place_command guest ibv_devices)" >"$uwarp_log"
+	want "uwarp's under uwarp run" grep -q 'uwarp_eth0' "$uwarp_log"
+	want "no siw0 there" lacks 'siw' "$uwarp_log"
+	guest_run ibv_devices >>"$uwarp_log"
+	want "siw0 without" grep -q 'siw0' "$uwarp_log"
+	end
+}
+
+test_data() {
+	if [ "${SIW_REFERENCE:-0}" = 1 ]; then
+		setting 2 off 7174
+		programs siw siw full
+		setting 1 siw 7177
+		programs siw siw full
+		setting 2 off 7174
+	fi
+	if ! uwarp_can_run; then
+		skip "data: this uwarp has no command \"run\" yet"
+		return 0
+	fi
+	test_guest_devices
+
+	setting 2 off 7174
+	programs siw host full
+	programs host siw full
+	programs guest guest full
+	setting 2 on 7175
+	programs siw host full
+	programs host siw full
+	setting 1 off 7176
+	programs siw host short
+	programs host siw short
+	setting 1 siw 7177
+	programs siw host short
+	programs host siw short
+	setting 2 off 7174
+	# uwarp and siw in the same kernel.
+	programs siw guest short
+	programs guest siw short
+}
