@@ -42,7 +42,8 @@ man: ## the man pages, under build/man/
 
 ifneq ($(wildcard bench/*.c),)
 .PHONY: bench
-bench: ## how fast and how large, against a bare TCP connection
+bench: ## how fast and how large, against bare TCP
+	scripts/deps.sh build bench
 	scripts/build.sh $(BUILD)
 	scripts/bench.sh $(BUILD)
 endif

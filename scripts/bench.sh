@@ -10,8 +10,10 @@ own_net=()
 if unshare -n true 2> /dev/null; then
 	own_net=(unshare -n bash -c 'ip link set lo up; exec "$@"' bench)
 fi
-for source in bench/*.c; do
+for source in bench/bench_*.c; do
 	name=$(basename "$source" .c)
 	echo "== $name"
 	"${own_net[@]}" "$1/bench/$name"
 done
+echo "== bench_data"
+"${own_net[@]}" /usr/bin/python3 bench/bench_data.py "$(realpath "$1")"
