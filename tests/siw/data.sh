@@ -12,7 +12,8 @@
 # A setting is what is agreed on: MPA revision, CRC. Each has a port of its own in the guest, so that captures can be told apart.
 #
 # The peer, as tried with siw at both ends (Linux 6.1, rdma-core 44, perftest 4.5): all of these programs work in all forms that are
-# used here (SIW_REFERENCE=1 shows it again). rping takes -S from 23 to 65535. That a single byte goes through is left to ucmatose, rstream and perftest.
+# used here, but for what is said where it is left out (SIW_REFERENCE=1 shows it again). rping takes -S from 23 to 65535: a single byte is left to
+# ucmatose, rstream and perftest.
 
 # The one place that knows how `uwarp run` is spelt. CRC is on if either side wants it.
 #   uwarp_run REV CRC: CRC is on, off, or siw if it is siw that asks for it
@@ -26,7 +27,7 @@ uwarp_can_run() {
 	"$UWARP" run --help >/dev/null 2>&1
 }
 
-data_limit=20       # seconds a program may take
+data_limit=12       # seconds a program may take
 data_max_broken=6   # more broken tests than this, and the rest would only take time
 data_broken=0
 
@@ -150,7 +151,8 @@ wire_slice() {
 
 # Every connection of the test was set up as its setting says.
 wire_agrees() {
-	local want=$data_rev,$([ "$data_crc" = off ] && echo 0 || echo 1)
+	local want=$data_rev,1
+	[ "$data_crc" != off ] || want=$data_rev,0
 	wire_slice
 	/usr/bin/python3 -IS "$here/mpa_frames.py" all "$siw_tmp/$number.wire" | awk -v want="$want" '
 		$1 == "req" { rev = $2; crc = /C=1/; n++ }
@@ -159,16 +161,35 @@ wire_agrees() {
 }
 
 # data TITLE SERVER-PLACE CLIENT-PLACE SERVER CLIENT CHECK...: CHECK is a command that looks at what both printed.
+#
+# siw loses a completion event now and then, and a program that waits for it then waits for ever: siw at both ends shows it, too. So
+# where siw takes part, and a program had to be ended, there is a second try, and the result says so.
 data() {
-	local server=$2 client=$3 server_command=$4 client_command=$5
+	local server=$2 client=$3
 	[ "$data_broken" -le "$data_max_broken" ] || return 0
 	begin "data: $server <- $client, revision $data_rev, CRC $data_crc: $1" || return 0
-	local what="$1"
-	shift 5
 	server_log=$siw_tmp/$number.server
 	client_log=$siw_tmp/$number.client
-	: >"$server_log" >"$client_log"
+	: >"$uwarp_log"
 	apply_setting
+	attempt "$@"
+	if [ ${#broken[@]} -gt 0 ] && [[ $server == siw || $client == siw ]] &&
+		grep -Eq '^exit (124|137)$' "$client_log" && guest_alive; then
+		echo "second try" >>"$uwarp_log"
+		title+=" (second try)"
+		broken=()
+		attempt "$@"
+	fi
+	[ ${#broken[@]} -eq 0 ] || data_broken=$((data_broken + 1))
+	end
+	[ "$data_broken" -le "$data_max_broken" ] || echo "siw: $data_broken tests with data are broken: no more of them" >&2
+}
+
+attempt() {
+	local what=$1 server=$2 client=$3 server_command=$4 client_command=$5
+	shift 5
+	: >"$server_log"
+	: >"$client_log"
 	wire_mark
 	want "a server that listens" start_server "$server" "$server_command"
 	if [ ${#broken[@]} -eq 0 ]; then
@@ -184,15 +205,10 @@ data() {
 		# Inside the guest there is no wire.
 		[[ $server != host && $client != host ]] || want "connections of this setting" wire_agrees
 	fi
-	[ ${#broken[@]} -eq 0 ] || data_failed
-	end
-}
-
-data_failed() {
-	data_broken=$((data_broken + 1))
-	wire_slice
-	{ echo "client:"; cut -c 1-200 "$client_log"; echo "server:"; cut -c 1-200 "$server_log"; } >>"$uwarp_log"
-	[ "$data_broken" -le "$data_max_broken" ] || echo "siw: $data_broken tests with data are broken: no more of them" >&2
+	if [ ${#broken[@]} -gt 0 ]; then
+		wire_slice
+		{ echo "client:"; cut -c 1-200 "$client_log"; echo "server:"; cut -c 1-200 "$server_log"; } >>"$uwarp_log"
+	fi
 }
 
 # ---- the programs ---------------------------------------------------------------------------------------------
@@ -223,12 +239,15 @@ programs() {
 	fi
 	s="-p $data_port"
 
-	for size in 23 4096 65535; do
-		data "rping -S $size" "$server" "$client" "rping -s -a $bind $s -V -v -C 5 -S $size" \
-			"rping -c -a $at -p $p -V -v -C 5 -S $size" rping_texts "$size" 5
-	done
+	# siw tells a program that accepts a connection of revision 1 that IRD and ORD are 0; rping takes these values, and cannot Read.
+	if [ "$data_rev/$server" != 1/siw ]; then
+		for size in 23 4096 65535; do
+			data "rping -S $size" "$server" "$client" "rping -s -a $bind $s -V -v -C 5 -S $size" \
+				"rping -c -a $at -p $p -V -v -C 5 -S $size" rping_texts "$size" 5
+		done
+	fi
 	data "ucmatose" "$server" "$client" "ucmatose -b $bind $s -C 10 -S 4096" "ucmatose -s $at -p $p -C 10 -S 4096" \
-		ucmatose_transfers 10
+		ucmatose_transfers
 	data "rstream" "$server" "$client" "rstream -b $bind $s -S 65536 -C 20 -T v" \
 		"rstream -s $at -p $p -S 65536 -C 20 -T v" rstream_table 64k 20
 	for n in send write read; do
@@ -236,30 +255,31 @@ programs() {
 			"ib_${n}_bw -R -F -p $p -s 65536 -n 30 $at" perftest_table 65536 30
 	done
 	[ "$how" = full ] || return 0
-	data "ucmatose, one byte" "$server" "$client" "ucmatose -b $bind $s -C 2 -S 1" "ucmatose -s $at -p $p -C 2 -S 1" \
-		ucmatose_transfers 2
-	data "rstream, one byte" "$server" "$client" "rstream -b $bind $s -S 1 -C 100 -T v" \
-		"rstream -s $at -p $p -S 1 -C 100 -T v" rstream_table 1 100
 	for n in send write read; do
 		data "ib_${n}_lat, one byte" "$server" "$client" "ib_${n}_lat -R -F $s -s 1 -n 50" \
 			"ib_${n}_lat -R -F -p $p -s 1 -n 50 $at" perftest_table 1 50
 	done
+	data "ucmatose, one byte" "$server" "$client" "ucmatose -b $bind $s -C 2 -S 1" "ucmatose -s $at -p $p -C 2 -S 1" \
+		ucmatose_transfers
+	data "rstream, one byte" "$server" "$client" "rstream -b $bind $s -S 1 -C 100 -T v" \
+		"rstream -s $at -p $p -S 1 -C 100 -T v" rstream_table 1 100
 	data "ib_write_bw, 1 MiB" "$server" "$client" "ib_write_bw -R -F $s -s 1048576 -n 5" \
 		"ib_write_bw -R -F -p $p -s 1048576 -n 5 $at" perftest_table 1048576 5
-	data "ib_send_bw, events, both ways" "$server" "$client" "ib_send_bw -R -F $s -s 4096 -n 50 -e -b" \
-		"ib_send_bw -R -F -p $p -s 4096 -n 50 -e -b $at" perftest_table 4096 50
+	data "ib_send_bw, both ways" "$server" "$client" "ib_send_bw -R -F $s -s 4096 -n 50 -b" \
+		"ib_send_bw -R -F -p $p -s 4096 -n 50 -b $at" perftest_table 4096 50
 	data "ib_write_bw, 3 QPs" "$server" "$client" "ib_write_bw -R -F $s -s 4096 -n 30 -q 3" \
 		"ib_write_bw -R -F -p $p -s 4096 -n 30 -q 3 $at" perftest_table 4096 90
 	data "ib_read_bw, one outstanding" "$server" "$client" "ib_read_bw -R -F $s -s 4096 -n 30 -o 1" \
 		"ib_read_bw -R -F -p $p -s 4096 -n 30 -o 1 $at" perftest_table 4096 30
 }
 
-# That it ends well means that each connection got its messages: ucmatose counts completions.
+# ucmatose counts the completions of each connection's messages, and says so only in the end.
 ucmatose_transfers() {
-	local log
+	local log text
 	for log in "$client_log" "$server_log"; do
-		count 1 '^initiating data transfers|^sending replies' "$log" || count 2 '^initiating data transfers|^sending replies|^completing sends' "$log" || return 1
-		count 1 '^data transfers complete' "$log" && count 1 '^test complete' "$log" && count 1 '^return status 0' "$log" || return 1
+		for text in 'data transfers complete' 'test complete' 'return status 0'; do
+			count 1 "^$text\$" "$log" || return 1
+		done
 	done
 }
 
@@ -308,9 +328,12 @@ test_data() {
 	programs siw host full
 	programs host siw full
 	programs guest guest full
+	# uwarp and siw under the same kernel.
+	programs siw guest short
+	programs guest siw short
 	setting 2 on 7175
-	programs siw host full
-	programs host siw full
+	programs siw host short
+	programs host siw short
 	setting 1 off 7176
 	programs siw host short
 	programs host siw short
@@ -318,7 +341,4 @@ test_data() {
 	programs siw host short
 	programs host siw short
 	setting 2 off 7174
-	# uwarp and siw in the same kernel.
-	programs siw guest short
-	programs guest siw short
 }
