@@ -310,6 +310,25 @@ test_guest_devices() {
 	end
 }
 
+# How many QPs siw has made: its debug messages tell.
+siw_qps() {
+	guest_run "grep -q ' /sys/kernel/debug ' /proc/mounts || mount -t debugfs debugfs /sys/kernel/debug
+		echo 'module siw func siw_create_qp +p' >/sys/kernel/debug/dynamic_debug/control
+		dmesg | grep -c 'siw_create_qp: create new QP'" || true
+}
+
+# perftest says which device it uses; the others do not. What ran under `uwarp run` has made no QP with siw; rping without it does.
+test_siw_had_no_part() {
+	begin "data: guest <- guest: siw had no part in it" || return 0
+	local count
+	count=$(siw_qps)
+	echo "QPs of siw: $siw_qps_before before, $count after" >"$uwarp_log"
+	want "no new QP of siw's" [ "$count" = "$siw_qps_before" ]
+	guest_run "rping -s -C 1 -a $guest_address -p 7399 & usleep 500000; rping -c -C 1 -a $guest_address -p 7399" >>"$uwarp_log"
+	want "two of them without uwarp run" [ "$(siw_qps)" = $((count + 2)) ]
+	end
+}
+
 test_data() {
 	if [ "${SIW_REFERENCE:-0}" = 1 ]; then
 		setting 2 off 7174
@@ -324,21 +343,27 @@ test_data() {
 	fi
 	test_guest_devices
 
-	setting 2 off 7174
-	programs siw host full
-	programs host siw full
-	programs guest guest full
 	# uwarp and siw under the same kernel.
+	setting 2 off 7174
+	guest_ensure
+	siw_qps_before=$(siw_qps)
+	programs guest guest full
+	test_siw_had_no_part
 	programs siw guest short
 	programs guest siw short
+
+	programs siw host full
+	programs host siw full
 	setting 2 on 7175
 	programs siw host short
 	programs host siw short
 	setting 1 off 7176
 	programs siw host short
 	programs host siw short
-	setting 1 siw 7177
+	# siw as the responder does not ask for CRC, even where it is told to require it.
+	setting 1 on 7177
 	programs siw host short
+	setting 1 siw 7177
 	programs host siw short
 	setting 2 off 7174
 }

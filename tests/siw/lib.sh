@@ -146,6 +146,7 @@ guest_add() {
 	tree=$siw_tmp/addition
 	mkdir -p "$tree/opt/uwarp" "$tree/usr/lib/x86_64-linux-gnu"
 	for file; do
+		[ -r "$file" ] || siw_die "no file $file"
 		strip -o "$tree/opt/uwarp/${file##*/}" "$file" || return 1
 	done
 	for file in $(ldd "$@" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u); do

@@ -14,7 +14,7 @@
 # What was said is judged three times: by uwarp's exit status, by what the program in the guest prints, and by a capture of
 # the guest's own network card, which tshark has the last word on. The last is needed because siw reports a peer-to-peer connection as
 # established also when the peer closes without ever sending its RTR. Only the connection manager is judged here:
-# rping would like to exchange data afterwards, and may complain that it cannot.
+# rping would like to exchange data afterwards, and may complain that it cannot. Data come last, in data.sh.
 
 set -euo pipefail
 
