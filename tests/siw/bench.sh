@@ -43,6 +43,7 @@ siw_network "$@"
 [ ${#places[@]} -eq 1 ] || guest_add "$UWARP" "${UWARP%/*}/libuwarp-shim.so"
 guest_start
 data_rev=2
+data_model=p2p
 data_crc=off
 data_port=7300
 data_limit=$((duration + 15))

@@ -9,18 +9,18 @@
 #     host      here, under `uwarp run`
 #     guest     in the guest, under `uwarp run`, with siw0 beside it
 #
-# A setting is what is agreed on: MPA revision, CRC. Each has a port of its own in the guest, so that captures can be told apart.
+# A setting is what is agreed on: MPA revision; connection model, cs or p2p, which the client chooses; CRC, which is on, off, or siw where it is siw
+# that asks for it. Each has a port of its own in the guest, so that captures can be told apart.
 #
 # The peer, as tried with siw at both ends (Linux 6.1, rdma-core 44, perftest 4.5): all of these programs work in all forms that are
 # used here, but for what is said where it is left out (SIW_REFERENCE=1 shows it again). rping takes -S from 23 to 65535: a single byte is left to
 # ucmatose, rstream and perftest.
 
-# The one place that knows how `uwarp run` is spelt. CRC is on if either side wants it.
-#   uwarp_run REV CRC: CRC is on, off, or siw if it is siw that asks for it
+# The one place that knows how `uwarp run` is spelt, for the setting that is set. CRC is on if either side wants it.
 uwarp_run() {
 	local crc=--no-crc
-	[ "$2" != on ] || crc=--crc
-	echo "run --mpa-rev $1 $crc --"
+	[ "$data_crc" != on ] || crc=--crc
+	echo "run --mpa-rev $data_rev --model $data_model $crc --"
 }
 
 uwarp_can_run() {
@@ -37,8 +37,8 @@ data_broken=0
 place_command() {
 	case $1 in
 	siw) echo "$2" ;;
-	host) echo "$UWARP $(uwarp_run "$data_rev" "$data_crc") $2" ;;
-	guest) echo "/opt/uwarp/uwarp $(uwarp_run "$data_rev" "$data_crc") $2" ;;
+	host) echo "$UWARP $(uwarp_run) $2" ;;
+	guest) echo "/opt/uwarp/uwarp $(uwarp_run) $2" ;;
 	esac
 }
 
@@ -153,10 +153,11 @@ wire_slice() {
 wire_agrees() {
 	local want=$data_rev,1
 	[ "$data_crc" != off ] || want=$data_rev,0
+	want+=,$([ "$data_model" = p2p ] && echo 1 || echo 0)
 	wire_slice
 	/usr/bin/python3 -IS "$here/mpa_frames.py" all "$siw_tmp/$number.wire" | awk -v want="$want" '
-		$1 == "req" { rev = $2; crc = /C=1/; n++ }
-		$1 == "rep" { if (/C=1/) crc = 1; if (rev "," crc != want || rev != $2 || /R=1/) bad = 1; replies++ }
+		$1 == "req" { rev = $2; crc = /C=1/; p2p = /S=1 [89a-f]/; n++ }
+		$1 == "rep" { if (/C=1/) crc = 1; if (rev "," crc "," p2p != want || rev != $2 || /R=1/) bad = 1; replies++ }
 		END { exit bad || !n || n != replies }'
 }
 
@@ -167,7 +168,7 @@ wire_agrees() {
 data() {
 	local server=$2 client=$3
 	[ "$data_broken" -le "$data_max_broken" ] || return 0
-	begin "data: $server <- $client, revision $data_rev, CRC $data_crc: $1" || return 0
+	begin "data: $server <- $client, revision $data_rev, $data_model, CRC $data_crc: $1" || return 0
 	server_log=$siw_tmp/$number.server
 	client_log=$siw_tmp/$number.client
 	: >"$uwarp_log"
@@ -283,25 +284,27 @@ ucmatose_transfers() {
 	done
 }
 
-# setting REV CRC GUEST-PORT
+# setting REV MODEL CRC GUEST-PORT
 setting() {
 	data_rev=$1
-	data_crc=$2
-	data_guest_port=$3
+	data_model=$2
+	data_crc=$3
+	data_guest_port=$4
 }
 
 # Only when a test needs it: a guest that no test needs is not booted.
 apply_setting() {
-	local required=N
+	local required=N p2p=N
 	[ "$data_crc" != siw ] || required=Y
+	[ "$data_model" != p2p ] || p2p=Y
 	[ "${siw_parameter[mpa_version]:-2}" = "$data_rev" ] || guest_siw mpa_version "$data_rev"
 	[ "${siw_parameter[mpa_crc_required]:-N}" = "$required" ] || guest_siw mpa_crc_required "$required"
+	[ "${siw_parameter[peer_to_peer]:-N}" = "$p2p" ] || guest_siw peer_to_peer "$p2p"
 }
 
 # In the guest `uwarp run` shows its own devices and no others, and without it siw0 is there as before.
 test_guest_devices() {
 	begin "data: devices in the guest" || return 0
-	data_rev=2 data_crc=on
 	guest_run "$(place_command guest ibv_devices)" >"$uwarp_log"
 	want "uwarp's under uwarp run" grep -q 'uwarp_eth0' "$uwarp_log"
 	want "no siw0 there" lacks 'siw' "$uwarp_log"
@@ -331,20 +334,19 @@ test_siw_had_no_part() {
 
 test_data() {
 	if [ "${SIW_REFERENCE:-0}" = 1 ]; then
-		setting 2 off 7174
+		setting 2 cs off 7174
 		programs siw siw full
-		setting 1 siw 7177
-		programs siw siw full
-		setting 2 off 7174
+		setting 1 cs siw 7177
+		programs siw siw short
 	fi
 	if ! uwarp_can_run; then
 		skip "data: this uwarp has no command \"run\" yet"
 		return 0
 	fi
-	test_guest_devices
 
 	# uwarp and siw under the same kernel.
-	setting 2 off 7174
+	setting 2 p2p off 7174
+	test_guest_devices
 	guest_ensure
 	siw_qps_before=$(siw_qps)
 	programs guest guest full
@@ -353,17 +355,20 @@ test_data() {
 	programs guest siw short
 
 	programs siw host full
-	programs host siw full
-	setting 2 on 7175
+	setting 2 cs on 7175
 	programs siw host short
-	programs host siw short
-	setting 1 off 7176
-	programs siw host short
-	programs host siw short
 	# siw as the responder does not ask for CRC, even where it is told to require it.
-	setting 1 on 7177
+	setting 1 cs on 7176
 	programs siw host short
-	setting 1 siw 7177
+	setting 1 cs off 7177
+	programs siw host short
+
 	programs host siw short
-	setting 2 off 7174
+	setting 1 cs siw 7174
+	programs host siw short
+	setting 2 cs off 7174
+	programs host siw full
+	setting 2 p2p on 7174
+	programs host siw short
+	setting 2 cs off 7174
 }
