@@ -56,10 +56,10 @@ client_log=$siw_tmp/bench.client
 pair() {
 	local status=0
 	data_port=$((data_port + 1))
-	start_server "$1" "${2/PORT/$data_port}" || { status=1; server_ends "$1" || true; }
+	start_server "$1" "${2/PORT/$data_port}" || { status=1; server_ends "$1" 5 || true; }
 	if [ $status -eq 0 ]; then
 		client "$1" "${3/PORT/$data_port}" || status=$?
-		server_ends "$1" || true
+		server_ends "$1" 5 || true
 	fi
 	cat "$client_log" "$server_log" >>"$uwarp_log"
 	return "$status"
@@ -105,7 +105,7 @@ tcp_stream() {
 	data_port=$((data_port + 1))
 	start_server siw "iperf3 -s -1 -p $data_port" || return 1
 	client siw "iperf3 -c $guest_address -p $data_port -t $duration -f m" || return 1
-	server_ends siw || true
+	server_ends siw 5 || true
 	awk '/receiver/ { printf "%.2f\n", $7 / 8 }' "$client_log"
 }
 
