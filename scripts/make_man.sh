@@ -1,12 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# make_man.sh DIR: fills DIR with the hand-written man pages and, for each function of tests/functions.txt, a page
-# of section 9 made from the comment above it. What kernel-doc complains about is in DIR/warnings, too.
+# make_man.sh DIR [WARNINGS]: fills DIR with the hand-written man pages and, for each function of tests/functions.txt, a page
+# of section 9 made from the comment above it. What kernel-doc complains about goes to
+# standard error, and whole into the file WARNINGS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 dir=$1
+warnings=${2:-$(mktemp)}
+[[ -n ${2:-} ]] || trap 'rm -f "$warnings"' EXIT
 kernel_doc=$(dpkg -L linux-kbuild-6.1 2> /dev/null | grep '/kernel-doc$') || {
 	echo "make_man.sh: kernel-doc is missing; it is in Debian's linux-kbuild-6.1" >&2
 	exit 1
@@ -23,10 +26,10 @@ fi
 
 rm -rf "$dir"
 mkdir -p "$dir"
-touch "$dir/warnings"
+true > "$warnings"
 find man -name '*.[1-9]' -exec cp -t "$dir" {} +
 for source in src/cm/*.[ch]; do
 	[[ -e $source ]] || continue
-	"$kernel_doc" -man "$source" 2>> "$dir/warnings" | python3 scripts/make_man.py "$dir" "$version" "$date"
+	"$kernel_doc" -man "$source" 2>> "$warnings" | python3 scripts/make_man.py "$dir" "$version" "$date"
 done
-grep -v 'no structured comments found' "$dir/warnings" >&2 || true
+grep -v 'no structured comments found' "$warnings" >&2 || true

@@ -7,7 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 dir=${1:-build}/man
-scripts/make_man.sh "$dir" > /dev/null 2>&1 || { echo "make_man.sh failed"; exit 1; }
+warnings=$(mktemp)
+trap 'rm -f "$warnings"' EXIT
+scripts/make_man.sh "$dir" "$warnings" > /dev/null 2>&1 || { echo "make_man.sh failed"; exit 1; }
 
 faults=0
 fault() {
@@ -17,7 +19,7 @@ fault() {
 
 while read -r line; do
 	fault "$line"
-done < <(grep -v 'no structured comments found' "$dir/warnings")
+done < <(grep -v 'no structured comments found' "$warnings")
 
 while read -r name; do
 	page=$dir/$name.9

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "cm/cm_internal.h"
+#include "capture_dir.h"
 
 #define FX_HOSTS 3
 #define FX_EVENTS 16
@@ -116,6 +117,8 @@ static inline void fx_host_up(struct fx *fx, int i)
 	assert_int_equal(rnic_device_create(&fx->loop, h->net, &h->iface, NULL, &h->dev), 0);
 	assert_int_equal(port_wire_plug(fx->wire, h->net, &h->iface, &rnic_port_up, h->dev, &port), 0);
 	rnic_device_attach(h->dev, port);
+	if (i == 0 && test_capture_open())
+		port_capture_attach(test_capture.pcap, port);
 	assert_int_equal(irdma_setup_cm_core(h->dev, fx->gen), 0);
 }
 
@@ -140,6 +143,8 @@ static inline void fx_down(struct fx *fx)
 
 		irdma_cleanup_cm_core(h->dev->cm_core);
 		loop_run(&fx->loop);
+		if (i == 0)
+			test_capture_close();
 		assert_int_equal(rnic_apbvt_count(h->dev), 0);
 		assert_int_equal(h->dev->vsi.small.used + h->dev->vsi.large.used, 0);
 		rnic_device_destroy(h->dev);
@@ -297,6 +302,7 @@ static inline void fx_feed(struct irdma_device *dev, const struct pkt_tuple *t, 
 		memcpy(p + PKT_TCP_LEN, s->opts, s->optlen);
 	if (s->len)
 		memcpy(p + hdrlen, s->data, s->len);
+	test_capture_feed(dev->port, t, p, hdrlen + s->len);
 	assert_int_equal(pkt_parse_segment(p, hdrlen + s->len, t, &rx.pkt), PKT_OK);
 	assert_true(rnic_ilq_receive(dev, &rx));
 	free(p);

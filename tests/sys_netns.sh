@@ -7,34 +7,16 @@
 #
 #     va   10.77.0.1/24  fd77::1/64  --veth--  vb   10.77.0.2/24  fd77::2/64   connects a -> b, listens in b
 #     va.5 10.78.0.1/24              --VLAN--  vb.5 10.78.0.2/24            if this kernel has VLANs
-#
-#   UWARP   the program under test (default build/uwarp)
-set -uo pipefail
-
-here=$(cd "$(dirname "$0")" && pwd)
-UWARP=$(realpath -m "${UWARP:-$here/../build/uwarp}")
-[[ -x $UWARP ]] || { echo "no program $UWARP"; exit 1; }
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 a=uwarp-a-$$
 b=uwarp-b-$$
-tmp=$(mktemp -d)
-pids=()
-cleanup() {
-	local pid
-	for pid in "${pids[@]}"; do
-		kill "$pid" 2> /dev/null
-	done
+clean_up() {
 	ip netns del $a 2> /dev/null
 	ip netns del $b 2> /dev/null
-	rm -rf "$tmp"
 }
-trap cleanup EXIT
-trap 'exit 1' INT TERM
 
-skip() {
-	echo "skipped: $*"
-	exit 77
-}
 ((EUID == 0)) || skip "network namespaces need root"
 command -v ip > /dev/null || skip "there is no ip command (Debian: iproute2)"
 ip netns add $a 2> /dev/null && ip netns add $b || skip "network namespaces cannot be made here"
@@ -70,60 +52,13 @@ done
 have_vlans=false
 add_vlan 5 && have_vlans=true
 
-passed=0
-failed=0
-title=
-problems=()
-
-begin() {
-	title=$1
-	problems=()
-}
-
-want() {
-	local what=$1
-	shift
-	"$@" || problems+=("$what")
-}
-
-end() {
-	local log
-	if ((${#problems[@]} == 0)); then
-		passed=$((passed + 1))
-		echo "ok - $title"
-		return
-	fi
-	failed=$((failed + 1))
-	echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
-	for log in listen connect; do
-		[[ -s $tmp/$log ]] && sed "s/^/#  $log: /" "$tmp/$log"
-	done
-}
-
-is() { [[ $1 =~ ^($2)$ ]]; }
-
-# wait_for FILE REGEX [COUNT]: until that many lines are there, ten seconds at most.
-wait_for() {
-	local _ n
-	for _ in $(seq 200); do
-		n=$(grep -cE -- "$2" "$tmp/$1" 2> /dev/null)
-		((${n:-0} >= ${3:-1})) && return
-		sleep 0.05
-	done
-	return 1
-}
-
-not_yet() {
-	! grep -qE -- "$2" "$tmp/$1"
-}
-
 # start_listen ARGS... ADDR:PORT, in b.
 start_listen() {
-	rm -f "$tmp/listen" "$tmp/connect"
-	ip netns exec $b "$UWARP" listen "$@" > "$tmp/listen" 2>&1 < /dev/null &
+	clear_logs
+	ip netns exec $b "$UWARP" listen "$@" > "$tmp/listen.out" 2>&1 < /dev/null &
 	listener=$!
 	pids+=("$listener")
-	wait_for listen '^listening'
+	wait_for listen.out '^listening'
 }
 
 end_listen() {
@@ -136,16 +71,16 @@ end_listen() {
 connects() {
 	local want_status=$1 status=0
 	shift
-	timeout -k 5 60 ip netns exec $a "$UWARP" connect "$@" > "$tmp/connect" 2>&1 < /dev/null || status=$?
-	want "status $want_status of connect $*, not $status" is "$status" "$want_status"
+	timeout -k 5 60 ip netns exec $a "$UWARP" connect "$@" > "$tmp/connect.out" 2>&1 < /dev/null || status=$?
+	want "status $want_status of connect $*, not $status" matches "$status" "$want_status"
 }
 
 # start_connect ARGS...: in the background; it is up when this returns.
 start_connect() {
-	ip netns exec $a "$UWARP" connect "$@" > "$tmp/connect" 2>&1 < /dev/null &
+	ip netns exec $a "$UWARP" connect "$@" > "$tmp/connect.out" 2>&1 < /dev/null &
 	connector=$!
 	pids+=("$connector")
-	wait_for connect '^established'
+	wait_for connect.out '^established'
 }
 
 end_connect() {
@@ -170,9 +105,9 @@ wait_link_local() {
 
 test_addresses() {
 	begin "devices: one per interface"
-	in_b "$UWARP" devices > "$tmp/listen"
-	want "uwarp_vb" grep -qE '^uwarp_vb +vb +up .* 10\.77\.0\.2$' "$tmp/listen"
-	want "its other address" grep -qE ' fd77::2$' "$tmp/listen"
+	in_b "$UWARP" devices > "$tmp/listen.out"
+	want "uwarp_vb" has listen.out '^uwarp_vb +vb +up .* 10\.77\.0\.2$'
+	want "its other address" has listen.out ' fd77::2$'
 	end
 
 	begin "connect: IPv4, IPv6, link-local"
@@ -185,7 +120,7 @@ test_addresses() {
 	connects 2 10.77.0.2:7175
 	end_listen
 	want "listen status 0" is "$listen_status" 0
-	want "four connections" grep -qE '^    established +4$' "$tmp/listen"
+	want "four connections" has listen.out '^    established +4$'
 	end
 
 	begin "listener on one address: the others refuse"
@@ -197,16 +132,13 @@ test_addresses() {
 }
 
 test_vlans() {
-	if ! $have_vlans; then
-		echo "ok - VLANs # SKIP this kernel has none"
-		return
-	fi
 	begin "VLAN: connect, devices"
+	$have_vlans || { skip "this kernel has no VLANs"; return; }
 	want "a listener" start_listen :7174
 	connects 0 10.78.0.2:7174
-	in_b "$UWARP" devices > "$tmp/connect"
-	want "its address at the NIC below" grep -q '10\.78\.0\.2$' "$tmp/connect"
-	want "no NIC of its own" eval '! grep -q "vb\.5" "$tmp/connect"'
+	in_b "$UWARP" devices > "$tmp/connect.out"
+	want "its address at the NIC below" has connect.out '10\.78\.0\.2$'
+	want "no NIC of its own" hasnt connect.out 'vb\.5'
 	end_listen
 	want "listen status 0" is "$listen_status" 0
 	end
@@ -255,8 +187,8 @@ test_changes() {
 	in_b ip link set vd up
 	sleep 0.5
 	connects 0 10.76.0.2:7174
-	in_b "$UWARP" devices > "$tmp/connect"
-	want "its NIC" grep -q '^uwarp_vd ' "$tmp/connect"
+	in_b "$UWARP" devices > "$tmp/connect.out"
+	want "its NIC" has connect.out '^uwarp_vd '
 	in_b ip link del vd
 	sleep 0.3
 	connects 0 10.77.0.2:7174
@@ -273,7 +205,7 @@ test_losses() {
 	sleep 0.2
 	want "a connection" start_connect --hold 60 --timeout 60 10.77.0.4:7174
 	in_b ip address del 10.77.0.4/24 dev vb
-	want "the listener's side is told" wait_for listen '^disconnected'
+	want "the listener's side is told" wait_for listen.out '^disconnected'
 	kill -INT "$connector"
 	end_connect
 	want "connect status 0: it was established" is "$connect_status" 0
@@ -285,10 +217,10 @@ test_losses() {
 	want "a listener" start_listen -v :7174
 	want "a connection" start_connect --hold 3 --timeout 60 10.77.0.2:7174
 	in_b ip link set vb down
-	want "the listener's side is told" wait_for listen '^disconnected'
-	want "the other one, whose carrier alone is gone, is not" not_yet connect '^disconnected'
+	want "the listener's side is told" wait_for listen.out '^disconnected'
+	want "the other one, whose carrier alone is gone, is not" hasnt connect.out '^disconnected'
 	in_b ip link set vb up
-	want "it learns when it says its FIN" wait_for connect '^disconnected'
+	want "it learns when it says its FIN" wait_for connect.out '^disconnected'
 	end_connect
 	want "connect status 0: it was established" is "$connect_status" 0
 	in_b ip address replace fd77::2/64 dev vb nodad
@@ -315,7 +247,7 @@ test_unreachable() {
 	want "a listener" start_listen :7174
 	in_b ip route add blackhole 10.77.0.1/32
 	connects 3 --timeout 2 10.77.0.2:7174
-	want "the SYN" grep -q 'nobody answers our SYN' "$tmp/connect"
+	want "the SYN" has connect.out 'nobody answers our SYN'
 	in_b ip route del blackhole 10.77.0.1/32
 	connects 0 10.77.0.2:7174
 	end_listen
@@ -327,5 +259,4 @@ test_vlans
 test_changes
 test_losses
 test_unreachable
-echo "$passed passed, $failed failed"
-((failed == 0))
+finish

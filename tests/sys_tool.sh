@@ -7,74 +7,12 @@
 #     a peer in python     <---- loopback ---->  either of them
 #
 # What is judged: exit statuses, what both sides print and say in JSON, and captures, by tshark.
-#
-#   UWARP   the program under test (default build/uwarp)
-set -uo pipefail
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/lib.sh"
 
-here=$(cd "$(dirname "$0")" && pwd)
-UWARP=$(realpath -m "${UWARP:-$here/../build/uwarp}")
-[[ -x $UWARP ]] || { echo "no program $UWARP"; exit 1; }
 for tool in python3 tshark mergecap; do
 	command -v $tool > /dev/null || { echo "$tool is missing"; exit 1; }
 done
-
-tmp=$(mktemp -d)
-pids=()
-cleanup() {
-	local pid
-	for pid in "${pids[@]}"; do
-		kill "$pid" 2> /dev/null
-	done
-	rm -rf "$tmp"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
-
-passed=0
-failed=0
-title=
-problems=()
-
-# A test is: begin TITLE; any number of want ...; end.
-begin() {
-	title=$1
-	problems=()
-}
-
-want() {
-	local what=$1
-	shift
-	"$@" || problems+=("$what")
-}
-
-end() {
-	if ((${#problems[@]} == 0)); then
-		passed=$((passed + 1))
-		echo "ok - $title"
-		return
-	fi
-	failed=$((failed + 1))
-	echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
-	for log in "$tmp"/{listen,connect,peer}.{out,err}; do
-		[[ -s $log ]] && sed "s|^|#  ${log##*/}: |" "$log"
-	done
-}
-
-is() { [[ $1 == "$2" ]]; }
-has() { grep -qE -- "$2" "$tmp/$1"; }
-hasnt() { ! has "$@"; }
-
-# wait_for FILE REGEX: until it is there, ten seconds at most.
-wait_for() {
-	local _
-	for _ in $(seq 200); do
-		grep -qE -- "$2" "$tmp/$1" 2> /dev/null && return
-		sleep 0.05
-	done
-	return 1
-}
-
-clear_logs() { rm -f "$tmp"/{listen,connect,peer}.{out,err}; }
 
 # start_listen ARGS... ADDR: in the background, on a free port, which goes to $port.
 start_listen() {
@@ -761,5 +699,4 @@ test_times
 test_signals
 test_sim
 test_captures
-echo "$passed passed, $failed failed"
-((failed == 0))
+finish

@@ -869,8 +869,58 @@ static void request_complete_waits_for_the_upper_layer_without_limit(void **stat
 	assert_true(r.p.node->stage_at_ns != 0);
 	fx_peer_send(&r.p, PKT_ACK, bytes, build(bytes, false, 0, 1, 0, NULL, 0));
 	assert_int_equal(r.p.node->stage_at_ns, 0);
+	rig_down(&r);
+}
+
+/* The upper layer takes its time: the request is acknowledged after 40 ms, once; a repeated one at once. */
+static void request_is_acknowledged_by_the_answer_or_the_timer(void **state)
+{
+	struct endpoint child;
+	u8 bytes[64];
+	struct rig r;
+	u32 len, n;
+
+	rig_passive(&r, IRDMA_GEN_1);
+	ep_init(&child, &r.fx, 0);
+	r.ep.child = &child;
+	len = build(bytes, false, 0, 1, 0, NULL, 0);
+	n = r.tap.n;
+	fx_peer_send(&r.p, PKT_ACK, bytes, len);
+	fx_run(&r.fx, CM_DELAYED_ACK_MS - 1);
+	assert_int_equal(r.p.node->state, IRDMA_CM_STATE_MPAREQ_RCVD);
+	assert_int_equal(r.tap.n, n);
+	r.p.seq -= len;
+	fx_peer_send(&r.p, PKT_ACK, bytes, len);
+	assert_int_equal(r.tap.n, n + 1);
+	fx_run(&r.fx, 1000);
+	assert_int_equal(r.tap.n, n + 1); /* nothing is owed any more */
+	assert_int_equal(fx_last(&r.tap)->ack, r.p.seq);
+	fx_peer_send(&r.p, PKT_ACK, "behind", 6);
+	assert_int_equal(r.tap.n, n + 2);
+	assert_int_equal(irdma_reject(&child.id, NULL, 0), 0);
+	assert_int_equal(fx_last(&r.tap)->ack, r.p.seq);
+	ep_fini(&r.fx, &child);
+	rig_down(&r);
+}
+
+static void unanswered_request_is_acknowledged_after_a_while(void **state)
+{
+	struct endpoint child;
+	u8 bytes[64];
+	struct rig r;
+	u32 n;
+
+	rig_passive(&r, IRDMA_GEN_1);
+	ep_init(&child, &r.fx, 0);
+	r.ep.child = &child;
+	n = r.tap.n;
+	fx_peer_send(&r.p, PKT_ACK, bytes, build(bytes, false, 0, 1, 0, NULL, 0));
+	fx_run(&r.fx, 10 * CM_DELAYED_ACK_MS);
+	assert_int_equal(r.tap.n, n + 1);
 	assert_int_equal(fx_last(&r.tap)->flags, PKT_ACK);
 	assert_int_equal(fx_last(&r.tap)->ack, r.p.seq);
+	assert_in_range(r.tap.f[n].at_ns - r.tap.f[n - 1].at_ns, CM_DELAYED_ACK_MS * NSEC_PER_MSEC, (CM_DELAYED_ACK_MS + 1) * NSEC_PER_MSEC);
+	ep_fini(&r.fx, &child);
 	rig_down(&r);
 }
 
@@ -1215,6 +1265,8 @@ int main(void)
 		cmocka_unit_test(segments_that_hold_nothing_new_change_nothing),
 		cmocka_unit_test(stream_bytes_are_bounded_by_the_window),
 		cmocka_unit_test(request_complete_waits_for_the_upper_layer_without_limit),
+		cmocka_unit_test(request_is_acknowledged_by_the_answer_or_the_timer),
+		cmocka_unit_test(unanswered_request_is_acknowledged_after_a_while),
 		cmocka_unit_test(reply_is_acknowledged_unless_the_rtr_does),
 		cmocka_unit_test(reject_is_told_with_its_private_data),
 		cmocka_unit_test(bad_frames_reset_and_are_told),

@@ -568,8 +568,28 @@ static void no_fall_back_for(struct env *e, u8 rev, bool wanted, bool reply_bega
 	assert_int_equal(syns(&e->tap), 1);
 	assert_int_equal(e->c.nevents, 1);
 	assert_int_equal(e->c.ev[0].status, -ECONNRESET);
-	assert_int_equal(e->c.ev[0].neg.cause, CM_CAUSE_CLOSED);
+	assert_int_equal(e->c.ev[0].neg.cause, reply_began ? CM_CAUSE_MPA_PARTIAL : CM_CAUSE_CLOSED);
 	assert_int_equal(fx_stats(&e->fx, 0).mpa_fallbacks, 0);
+}
+
+/* A reset, or silence, in the middle of the reply: it is not "no reply". */
+static void half_a_reply_is_called_that(void **state)
+{
+	for (int silent = 0; silent < 2; silent++) {
+		struct env e;
+
+		FOR_RUNS(&e) {
+			env_goto(&e, ST(MPAREQ_SENT));
+			fx_peer_send(&e.p, PKT_ACK, MPA_KEY_REP, 10);
+			if (!silent)
+				fx_peer_send(&e.p, PKT_RST, NULL, 0);
+			fx_run(&e.fx, silent ? CM_MPA_TIMEOUT_MS + 1 : 1);
+			assert_int_equal(e.c.nevents, 1);
+			assert_int_equal(e.c.ev[0].status, silent ? -ETIMEDOUT : -ECONNRESET);
+			assert_int_equal(e.c.ev[0].neg.cause, CM_CAUSE_MPA_PARTIAL);
+			assert_int_equal(fx_stats(&e.fx, 0).mpa_fallbacks, 0);
+		}
+	}
 }
 
 static void no_fall_back_where_it_makes_no_sense(void **state)
@@ -647,6 +667,7 @@ int main(void)
 		cmocka_unit_test(peer_that_closes_is_tried_with_revision_1_once),
 		cmocka_unit_test(fallen_back_connection_is_established),
 		cmocka_unit_test(no_fall_back_where_it_makes_no_sense),
+		cmocka_unit_test(half_a_reply_is_called_that),
 		cmocka_unit_test(refused_port_is_never_retried),
 		cmocka_unit_test(fall_back_without_an_address_handle_fails_upward),
 	};

@@ -52,9 +52,7 @@ static void kept_frame_is_due_in_a_second(void **state)
 	assert_int_equal(irdma_schedule_cm_timer(node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1), 0);
 	assert_ptr_equal(node->send_entry.sqbuf, buf);
 	assert_int_equal(buf->refcount, 1);
-	assert_int_equal(node->send_entry.first_sent_ns, now);
 	assert_int_equal(node->send_entry.timetosend_ns, now + 1000 * MS); /* RFC 6298 2.1 */
-	assert_int_equal(node->send_entry.sends, 1);
 	assert_true(node->send_entry.close_when_complete);
 	assert_true(node->timer.armed);
 	assert_int_equal(core_of(&fx)->tcp_timer_at_ns, now + 1000 * MS);
@@ -206,7 +204,7 @@ static void cleanup_takes_the_lock(void **state)
 	fx_silence(&fx);
 	node = fx_node(&fx, NULL, true, 1, 2);
 	irdma_schedule_cm_timer(node, frame(node), IRDMA_TIMER_TYPE_SEND, 1, 0);
-	cm_lock(core_of(&fx));
+	pthread_mutex_lock(&core_of(&fx)->lock); /* not cm_lock(), which takes nothing while there is one thread */
 	assert_int_equal(pthread_create(&waiter, NULL, cleanup, node), 0);
 	usleep(20000);
 	assert_non_null(node->send_entry.sqbuf);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "iwcm/iwcm_nic.h"
+#include "capture_dir.h"
 
 #define PORT 7471
 #define HOSTS 2
@@ -79,6 +80,8 @@ static void host_open(struct world *w, unsigned int n, u8 gen)
 	add_addr(h, h->vlan.ifindex, true, 0x0a050001 + n, 0, 24);
 	net_process(h->net);
 	assert_int_equal(iwcm_open_wire(w->wire, &w->loop, h->net, gen, &h->ctx), 0);
+	if (n == 0)
+		iwcm_set_observers(h->ctx, test_capture_open(), NULL, NULL, NULL);
 	iwcm_options_init(&w->options[n]);
 }
 
@@ -139,6 +142,7 @@ static void world_close(struct world *w)
 		iwcm_close(w->host[n].ctx);
 		net_close(w->host[n].net);
 	}
+	test_capture_close();
 	port_wire_destroy(w->wire);
 	net_segment_destroy(w->seg);
 	loop_destroy(&w->loop);
@@ -762,6 +766,7 @@ static void test_close_in_the_middle(void **state)
 			iwcm_close(w->host[n].ctx);
 			net_close(w->host[n].net);
 		}
+		test_capture_close();
 		port_wire_destroy(w->wire);
 		net_segment_destroy(w->seg);
 		loop_destroy(&w->loop);
@@ -1209,7 +1214,7 @@ static void test_observers(void **state)
 	struct watched seen = { 0 };
 	struct cm_trace trace = { .state = on_state, .ctx = &seen };
 
-	iwcm_set_observers(w->host[0].ctx, NULL, on_frame, &trace, &seen);
+	iwcm_set_observers(w->host[0].ctx, test_capture.pcap, on_frame, &trace, &seen);
 	assert_ptr_equal(iwcm_loop(w->host[0].ctx), &w->loop);
 	whole_life(w, addr4(0, PORT), addr4(0x0a000002, PORT));
 	assert_true(seen.frames >= 8);

@@ -404,6 +404,103 @@ static void random_bytes(void **state)
 	}
 }
 
+/* Sealed where it lies, from any pieces, or framed from them: the same FPDU. */
+static void pieces_and_seals(void **state)
+{
+	static const u32 lens[] = { 0, 1, 2, 3, 4, 5, 13, 100, 511, 4096, 65535 - 18 };
+	u8 *ulpdu = malloc(65536), *want = malloc(70000), *got = malloc(70000);
+	struct rand_gen g;
+
+	rand_gen_seed(&g, 4);
+	for (u32 i = 0; i < 65536; i++)
+		ulpdu[i] = (u8)rand_gen_u64(&g);
+	for (u32 mode = 0; mode < 4; mode++)
+		for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
+			u32 hdr_len = i % 2 ? DDP_TAGGED_HDR : DDP_UNTAGGED_HDR, len = hdr_len + lens[i];
+			u32 cut = (u32)rand_gen_below(&g, lens[i] + 1);
+			struct iovec iov[] = { { ulpdu, hdr_len }, { ulpdu + hdr_len, cut }, { NULL, 0 },
+					       { ulpdu + hdr_len + cut, lens[i] - cut } };
+			struct mpa_stream s, again;
+			u8 hdr[64], trailer[MPA_TRAILER_MAX];
+			u32 n, total;
+
+			if (mode & 2 && len > 60000)
+				continue; /* no 16 bits for its last marker */
+			mpa_stream_init(&s, mode & 1, mode & 2);
+			s.next_marker = mode & 2 ? 4 * (u32)rand_gen_below(&g, 127) : 0;
+			again = s;
+			total = mpa_fpdu_len(&s, len);
+			assert_int_equal(mpa_fpdu_build(&s, ulpdu, len, want, 70000), total);
+			assert_int_equal(mpa_fpdu_build_iov(&again, iov, 4, got, total - 1), -EMSGSIZE);
+			assert_int_equal(mpa_fpdu_build_iov(&again, iov, 4, got, total), total);
+			assert_memory_equal(got, want, total);
+			assert_memory_equal(&s, &again, sizeof(s));
+			if (mode & 2)
+				continue;
+			memcpy(hdr + MPA_LEN_SIZE, ulpdu, hdr_len);
+			n = mpa_seal(&s, hdr, MPA_LEN_SIZE + hdr_len, &iov[1], 3, trailer);
+			assert_int_equal(n, total - MPA_LEN_SIZE - len);
+			assert_memory_equal(hdr, want, MPA_LEN_SIZE + hdr_len);
+			assert_memory_equal(trailer, want + total - n, n);
+		}
+	free(ulpdu);
+	free(want);
+	free(got);
+}
+
+static void sums_of_pieces_do_not_wrap(void **state)
+{
+	u8 byte = 0, out[64];
+	const struct iovec iov[] = { { &byte, SIZE_MAX }, { &byte, 2 }, { &byte, UINT32_MAX } };
+	struct mpa_stream s;
+
+	mpa_stream_init(&s, true, false);
+	assert_int_equal(mpa_fpdu_build_iov(&s, iov, 2, out, sizeof(out)), -EMSGSIZE);
+	assert_int_equal(mpa_fpdu_build_iov(&s, iov + 1, 2, out, sizeof(out)), -EMSGSIZE);
+}
+
+/* By trying: the longest ULPDU whose FPDU fits. */
+static void check_mulpdu(const struct mpa_stream *s, u32 emss)
+{
+	u32 len = mpa_mulpdu(s, emss);
+
+	assert_in_range(len, 128, MPA_ULPDU_MAX);
+	assert_true(len == 128 || mpa_fpdu_len(s, len) <= emss);
+	assert_true(len == MPA_ULPDU_MAX || mpa_fpdu_len(s, len + 1) > emss);
+}
+
+static void longest_ulpdu(void **state)
+{
+	u8 *zeros = calloc(1, 65536), *out = malloc(70000);
+	struct mpa_stream s;
+
+	mpa_stream_init(&s, true, false);
+	for (u32 emss = 0; emss < 3000; emss++)
+		check_mulpdu(&s, emss);
+	assert_int_equal(mpa_mulpdu(&s, 1460), 1454);
+	assert_int_equal(mpa_mulpdu(&s, 1448), 1442);
+	assert_int_equal(mpa_mulpdu(&s, 0), 128);
+	assert_int_equal(mpa_mulpdu(&s, 32767), 32764 - 6);
+	assert_int_equal(mpa_mulpdu(&s, 32768), MPA_ULPDU_MAX); /* loopback */
+	assert_int_equal(mpa_mulpdu(&s, UINT32_MAX), MPA_ULPDU_MAX);
+	mpa_stream_init(&s, true, true);
+	for (s.next_marker = 0; s.next_marker <= 508; s.next_marker += 4) {
+		for (u32 emss = 0; emss < 3000; emss += 1 + emss % 3)
+			check_mulpdu(&s, emss);
+		for (u32 emss = 32760; emss < 32768; emss++)
+			check_mulpdu(&s, emss);
+		/* the largest that a marker can still point back over */
+		for (u32 more = 0; more < 2; more++) {
+			struct mpa_stream copy = s;
+			u32 len = mpa_mulpdu(&s, UINT32_MAX) + more;
+
+			assert_int_equal(mpa_fpdu_build(&copy, zeros, len, out, 70000) > 0, !more);
+		}
+	}
+	free(zeros);
+	free(out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -420,6 +517,9 @@ int main(void)
 		cmocka_unit_test(marker_pointer_must_be_right),
 		cmocka_unit_test(crc_off_is_not_checked),
 		cmocka_unit_test(random_bytes),
+		cmocka_unit_test(pieces_and_seals),
+		cmocka_unit_test(sums_of_pieces_do_not_wrap),
+		cmocka_unit_test(longest_ulpdu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -244,6 +244,151 @@ static void parses_terminates_only(void **state)
 	assert_string_equal(rdmap_error_str(&(struct rdmap_error){ 1, 2, 2 }), "DDP untagged buffer: no buffer");
 }
 
+/* Each code of the RFCs has words of its own. */
+static void every_error_has_its_words(void **state)
+{
+	static const struct rdmap_error errs[] = {
+		{ 0, 0, 0 },
+		{ 0, 1, 0 }, { 0, 1, 1 }, { 0, 1, 2 }, { 0, 1, 3 }, { 0, 1, 4 }, { 0, 1, 9 }, { 0, 1, 255 },
+		{ 0, 2, 5 }, { 0, 2, 6 }, { 0, 2, 7 }, { 0, 2, 8 }, { 0, 2, 9 }, { 0, 2, 255 },
+		{ 1, 0, 0 },
+		{ 1, 1, 0 }, { 1, 1, 1 }, { 1, 1, 2 }, { 1, 1, 3 }, { 1, 1, 4 },
+		{ 1, 2, 1 }, { 1, 2, 2 }, { 1, 2, 3 }, { 1, 2, 4 }, { 1, 2, 5 }, { 1, 2, 6 },
+		{ 2, 0, 1 }, { 2, 0, 2 }, { 2, 0, 3 }, { 2, 0, 4 }, { 2, 0, 5 }, { 2, 0, 6 }, { 2, 0, 7 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(errs); i++) {
+		assert_string_not_equal(rdmap_error_str(&errs[i]), "unknown error");
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(rdmap_error_str(&errs[i]), rdmap_error_str(&errs[k]));
+	}
+	assert_string_equal(rdmap_error_str(&(struct rdmap_error){ 1, 2, 0 }), "unknown error");
+	assert_string_equal(rdmap_error_str(&(struct rdmap_error){ 2, 0, 8 }), "unknown error");
+}
+
+/* Every opcode, what was put is what is parsed. */
+static void builds_ddp_headers(void **state)
+{
+	static const u8 untagged[] = { 0x01, 0x44, 0xA1, 0xA2, 0xA3, 0xA4, 0, 0, 0, 0, 0xB1, 0xB2, 0xB3, 0xB4, 0xC1, 0xC2, 0xC3, 0xC4 };
+	static const u8 tagged[] = { 0xC1, 0x42, 0xA1, 0xA2, 0xA3, 0xA4, 0xB1, 0xB2, 0xB3, 0xB4, 0xC1, 0xC2, 0xC3, 0xC4 };
+	static const u32 queues[RDMAP_OPCODES] = { [RDMAP_READ_REQ] = 1, [RDMAP_ATOMIC_REQ] = 1, [RDMAP_TERMINATE] = 2, [RDMAP_ATOMIC_RESP] = 3 };
+	u8 u[DDP_UNTAGGED_HDR + 64] = { 0 };
+	struct rdmap_error err;
+	struct ddp_hdr h;
+
+	assert_int_equal(ddp_put_untagged(u, RDMAP_SEND_INV, false, 0xA1A2A3A4, 0xB1B2B3B4, 0xC1C2C3C4), sizeof(untagged));
+	assert_memory_equal(u, untagged, sizeof(untagged));
+	assert_int_equal(ddp_put_tagged(u, RDMAP_READ_RESP, true, 0xA1A2A3A4, 0xB1B2B3B4C1C2C3C4), sizeof(tagged));
+	assert_memory_equal(u, tagged, sizeof(tagged));
+	for (u8 op = 0; op < RDMAP_OPCODES; op++) {
+		static const u32 body[RDMAP_OPCODES] = { [RDMAP_READ_REQ] = 28, [RDMAP_ATOMIC_REQ] = 52, [RDMAP_TERMINATE] = 4,
+							 [RDMAP_IMM] = 8, [RDMAP_IMM_SE] = 8, [RDMAP_ATOMIC_RESP] = 12 };
+		bool is_tagged = op == RDMAP_WRITE || op == RDMAP_READ_RESP;
+		u32 n = is_tagged ? ddp_put_tagged(u, op, true, 3, 4) : ddp_put_untagged(u, op, true, 3, 5, 0);
+
+		assert_int_equal(ddp_parse(u, n + body[op], &h, &err), 0);
+		assert_int_equal(h.opcode, op);
+		assert_int_equal(h.tagged, is_tagged);
+		assert_int_equal(h.qn, queues[op]);
+		assert_int_equal(h.stag, 3);
+	}
+}
+
+static void read_requests(void **state)
+{
+	static const u8 wire[RDMAP_READ_REQ_SIZE] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
+						      25, 26, 27, 28 };
+	const struct rdmap_read_req want = { .sink_stag = 0x01020304, .sink_to = 0x05060708090A0B0C, .len = 0x0D0E0F10,
+					     .src_stag = 0x11121314, .src_to = 0x15161718191A1B1C };
+	struct rdmap_read_req got;
+	u8 out[RDMAP_READ_REQ_SIZE];
+
+	memset(&got, 0, sizeof(got));
+	rdmap_get_read_req(wire, &got);
+	assert_int_equal(got.sink_stag, want.sink_stag);
+	assert_true(got.sink_to == want.sink_to && got.src_to == want.src_to);
+	assert_int_equal(got.len, want.len);
+	assert_int_equal(got.src_stag, want.src_stag);
+	assert_int_equal(rdmap_put_read_req(out, &want), sizeof(wire));
+	assert_memory_equal(out, wire, sizeof(wire));
+	assert_int_equal(rdmap_read_len(&(struct ddp_hdr){ .payload = wire, .payload_len = sizeof(wire) }), want.len);
+}
+
+static void atomics_on_the_wire(void **state)
+{
+	u8 wire[RDMAP_ATOMIC_REQ_SIZE], out[RDMAP_ATOMIC_REQ_SIZE];
+	struct rdmap_atomic_req r;
+	u64 original;
+	u32 id;
+
+	for (u32 i = 0; i < sizeof(wire); i++)
+		wire[i] = (u8)(i < 3 ? 0 : i);
+	wire[3] = 2; /* CmpSwap */
+	rdmap_get_atomic_req(wire, &r);
+	assert_int_equal(r.op, RDMAP_CMP_SWAP);
+	assert_int_equal(r.id, 0x04050607);
+	assert_int_equal(r.stag, 0x08090A0B);
+	assert_true(r.to == 0x0C0D0E0F10111213);
+	assert_true(r.data == 0x1415161718191A1B && r.data_mask == 0x1C1D1E1F20212223);
+	assert_true(r.compare == 0x2425262728292A2B && r.compare_mask == 0x2C2D2E2F30313233);
+	assert_int_equal(rdmap_put_atomic_req(out, &r), sizeof(wire));
+	assert_memory_equal(out, wire, sizeof(wire));
+	wire[0] = 0xFF; /* reserved bits are not looked at */
+	wire[3] = 0xF0 | RDMAP_FETCH_ADD;
+	rdmap_get_atomic_req(wire, &r);
+	assert_int_equal(r.op, RDMAP_FETCH_ADD);
+	assert_int_equal(rdmap_put_atomic_resp(out, 0x01020304, 0x05060708090A0B0C), RDMAP_ATOMIC_RESP_SIZE);
+	assert_memory_equal(out, "\1\2\3\4\5\6\7\10\11\12\13\14", RDMAP_ATOMIC_RESP_SIZE);
+	rdmap_get_atomic_resp(out, &id, &original);
+	assert_int_equal(id, 0x01020304);
+	assert_true(original == 0x05060708090A0B0C);
+	assert_int_equal(rdmap_put_imm(out, 0x0102030405060708), RDMAP_IMM_SIZE);
+	assert_memory_equal(out, "\1\2\3\4\5\6\7\10", RDMAP_IMM_SIZE);
+	assert_true(rdmap_get_imm(out) == 0x0102030405060708);
+}
+
+/* FetchAdd bit by bit: a carry ends at a bit of the mask. */
+static u64 add_by_bits(u64 a, u64 b, u64 mask)
+{
+	u64 sum = 0;
+	u32 carry = 0;
+
+	for (int bit = 0; bit < 64; bit++) {
+		u32 s = (u32)(a >> bit & 1) + (u32)(b >> bit & 1) + carry;
+
+		sum |= (u64)(s & 1) << bit;
+		carry = mask >> bit & 1 ? 0 : s >> 1;
+	}
+	return sum;
+}
+
+static void atomic_results(void **state)
+{
+	static const struct { struct rdmap_atomic_req r; u64 old, want; } rows[] = {
+		{ { .op = RDMAP_FETCH_ADD, .data = 1 }, 41, 42 },
+		{ { .op = RDMAP_FETCH_ADD, .data = 2 }, UINT64_MAX, 1 },
+		{ { .op = RDMAP_FETCH_ADD, .data = 0x0000000100000001, .data_mask = 0x80000000 }, 0xFFFFFFFF, 0x100000000 },
+		{ { .op = RDMAP_FETCH_ADD, .data = 0xFF, .data_mask = UINT64_MAX }, 0x0F, 0xF0 },
+		{ { .op = RDMAP_CMP_SWAP, .data = 7, .data_mask = UINT64_MAX, .compare = 5, .compare_mask = UINT64_MAX }, 5, 7 },
+		{ { .op = RDMAP_CMP_SWAP, .data = 7, .data_mask = UINT64_MAX, .compare = 5, .compare_mask = UINT64_MAX }, 6, 6 },
+		{ { .op = RDMAP_CMP_SWAP, .data = 0xAB, .data_mask = 0xF0, .compare = 0x15, .compare_mask = 0x0F }, 0x35, 0xA5 },
+		{ { .op = RDMAP_CMP_SWAP, .data = 0xAB, .data_mask = 0xF0, .compare = 0x14, .compare_mask = 0x0F }, 0x35, 0x35 },
+		{ { .op = RDMAP_CMP_SWAP, .data = 0xAB, .data_mask = 0xFF }, 0x35, 0xAB },
+		{ { .op = 1, .data = 7, .data_mask = UINT64_MAX }, 5, 5 },
+	};
+	struct rand_gen g;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_true(rdmap_atomic_result(&rows[i].r, rows[i].old) == rows[i].want);
+	rand_gen_seed(&g, 8);
+	for (int i = 0; i < 20000; i++) {
+		const struct rdmap_atomic_req r = { .op = RDMAP_FETCH_ADD, .data = rand_gen_u64(&g), .data_mask = rand_gen_u64(&g) & rand_gen_u64(&g) };
+		u64 old = rand_gen_u64(&g);
+
+		assert_true(rdmap_atomic_result(&r, old) == add_by_bits(old, r.data, r.data_mask));
+	}
+}
+
 /* Random bytes: no crash, no over-read; what is accepted holds its table's promises. */
 static void random_ulpdus(void **state)
 {
@@ -288,6 +433,11 @@ int main(void)
 		cmocka_unit_test(answers_a_read_rtr),
 		cmocka_unit_test(terminate_quotes_what_the_rfc_says),
 		cmocka_unit_test(parses_terminates_only),
+		cmocka_unit_test(every_error_has_its_words),
+		cmocka_unit_test(builds_ddp_headers),
+		cmocka_unit_test(read_requests),
+		cmocka_unit_test(atomics_on_the_wire),
+		cmocka_unit_test(atomic_results),
 		cmocka_unit_test(random_ulpdus),
 	};
 

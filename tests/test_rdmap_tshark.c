@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * An independent judge: a capture of an MPA conversation in every mode, read by tshark. What it decodes has to
+ * An independent judge: captures of MPA conversations in every mode, read by tshark. What it decodes has to
  * be what was meant. Without tshark this is skipped.
  */
 #include <setjmp.h>
@@ -225,10 +225,119 @@ static void judged_by_tshark(void **state)
 	unlink(path);
 }
 
+/* From pieces, and sealed in place where there are no markers. */
+static void say_pieces(struct talk *t, struct end *from, u8 *hdr, u32 hdr_len, const u8 *payload, u32 len)
+{
+	struct iovec ulpdu[] = { { hdr + MPA_LEN_SIZE, hdr_len }, { (void *)payload, len } };
+	u8 fpdu[SEG_MAX], trailer[MPA_TRAILER_MAX];
+	u32 n;
+
+	if (t->markers) {
+		int rc = mpa_fpdu_build_iov(&from->tx, ulpdu, 2, fpdu, sizeof(fpdu));
+
+		assert_true(rc > 0);
+		say(t, from, fpdu, (u32)rc);
+		return;
+	}
+	n = mpa_seal(&from->tx, hdr, MPA_LEN_SIZE + hdr_len, &ulpdu[1], 1, trailer);
+	memcpy(fpdu, hdr, MPA_LEN_SIZE + hdr_len);
+	memcpy(fpdu + MPA_LEN_SIZE + hdr_len, payload, len);
+	memcpy(fpdu + MPA_LEN_SIZE + hdr_len + len, trailer, n);
+	say(t, from, fpdu, MPA_LEN_SIZE + hdr_len + len + n);
+}
+
+static void say_untagged(struct talk *t, struct end *from, u8 opcode, bool last, u32 inv_stag, u32 msn, u32 mo, const u8 *payload, u32 len)
+{
+	u8 hdr[MPA_LEN_SIZE + DDP_UNTAGGED_HDR];
+
+	say_pieces(t, from, hdr, ddp_put_untagged(hdr + MPA_LEN_SIZE, opcode, last, inv_stag, msn, mo), payload, len);
+}
+
+static void say_tagged(struct talk *t, struct end *from, u8 opcode, bool last, u32 stag, u64 to, const u8 *payload, u32 len)
+{
+	u8 hdr[MPA_LEN_SIZE + DDP_TAGGED_HDR];
+
+	say_pieces(t, from, hdr, ddp_put_tagged(hdr + MPA_LEN_SIZE, opcode, last, stag, to), payload, len);
+}
+
+/* Every message that carries data or asks for some. */
+static void record_messages(const char *path, bool crc, bool markers)
+{
+	const struct rdmap_read_req read = { .sink_stag = 0x11, .sink_to = 0x2200000022, .len = 1200, .src_stag = 0x33, .src_to = 0x4400000044 };
+	const struct rdmap_atomic_req add = { .op = RDMAP_FETCH_ADD, .id = 7, .stag = 0x55, .to = 0x66, .data = 5, .data_mask = 6 };
+	const struct rdmap_atomic_req swap = { .op = RDMAP_CMP_SWAP, .id = 8, .stag = 0x56, .to = 0x67, .data = 1, .data_mask = 2,
+					       .compare = 3, .compare_mask = 4 };
+	u8 body[RDMAP_ATOMIC_REQ_SIZE], data[1201];
+	struct talk t;
+
+	memset(data, 0xA5, sizeof(data));
+	talk_open(&t, path, crc, markers);
+	say_set_up(&t);
+	say_untagged(&t, &t.a, RDMAP_SEND, false, 0, 1, 0, data, 1000);
+	say_untagged(&t, &t.a, RDMAP_SEND, true, 0, 1, 1000, data, 201);
+	say_untagged(&t, &t.a, RDMAP_SEND_INV, true, 0xAABBCCDD, 2, 0, data, 33);
+	say_untagged(&t, &t.a, RDMAP_SEND_SE, true, 0, 3, 0, data, 34);
+	say_untagged(&t, &t.a, RDMAP_SEND_SE_INV, true, 0xAABBCCDE, 4, 0, data, 35);
+	say_tagged(&t, &t.a, RDMAP_WRITE, false, 0x77, 0x8800000088, data, 1100);
+	say_tagged(&t, &t.a, RDMAP_WRITE, true, 0x77, 0x8800000088 + 1100, data, 101);
+	say_untagged(&t, &t.a, RDMAP_READ_REQ, true, 0, 1, 0, body, rdmap_put_read_req(body, &read));
+	say_tagged(&t, &t.b, RDMAP_READ_RESP, false, 0x11, 0x2200000022, data, 1000);
+	say_tagged(&t, &t.b, RDMAP_READ_RESP, true, 0x11, 0x2200000022 + 1000, data, 200);
+	say_untagged(&t, &t.a, RDMAP_ATOMIC_REQ, true, 0, 2, 0, body, rdmap_put_atomic_req(body, &add));
+	say_untagged(&t, &t.b, RDMAP_ATOMIC_RESP, true, 0, 1, 0, body, rdmap_put_atomic_resp(body, 7, 0x99));
+	say_untagged(&t, &t.a, RDMAP_ATOMIC_REQ, true, 0, 3, 0, body, rdmap_put_atomic_req(body, &swap));
+	say_untagged(&t, &t.b, RDMAP_ATOMIC_RESP, true, 0, 2, 0, body, rdmap_put_atomic_resp(body, 8, 0x9A));
+	say_untagged(&t, &t.a, RDMAP_IMM, true, 0, 5, 0, body, rdmap_put_imm(body, 0xBB));
+	say_untagged(&t, &t.a, RDMAP_IMM_SE, true, 0, 6, 0, body, rdmap_put_imm(body, 0xBC));
+	assert_int_equal(fclose(t.pcap), 0);
+}
+
+/* tshark 4.0 knows no Immediate Data: of it only MPA and DDP are judged. */
+static void messages_judged_by_tshark(void **state)
+{
+	char path[] = "/tmp/uwarp_rdmap_XXXXXX";
+	int fd;
+
+	if (!have_tshark()) {
+		print_message("skipped: no tshark\n");
+		skip();
+	}
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	close(fd);
+	for (unsigned int mode = 0; mode < 4; mode++) {
+		record_messages(path, mode & 1, mode & 2);
+		expect(path, "-Y '_ws.malformed || _ws.expert.severity == error || tcp.checksum.status == 0'", "");
+		expect(path, "-V -O iwarp_mpa | grep -c 'Good CRC32'", mode & 1 ? "16\n" : "0\n");
+		expect(path, FIELDS("iwarp_ddp", "iwarp_rdma.opcode"),
+		       "0x03\n0x03\n0x04\n0x05\n0x06\n0x00\n0x00\n0x01\n0x02\n0x02\n0x0a\n0x0b\n0x0a\n0x0b\n0x08\n0x09\n");
+		expect(path, FIELDS("iwarp_ddp", "iwarp_ddp.last_flag"), "0\n1\n1\n1\n1\n0\n1\n1\n0\n1\n1\n1\n1\n1\n1\n1\n");
+		expect(path, "-Y 'iwarp_ddp && iwarp_ddp.tagged_flag == 0' -T fields -e iwarp_ddp.qn -e iwarp_ddp.msn -e iwarp_ddp.mo",
+		       "0\t1\t0\n0\t1\t1000\n0\t2\t0\n0\t3\t0\n0\t4\t0\n1\t1\t0\n1\t2\t0\n3\t1\t0\n1\t3\t0\n3\t2\t0\n0\t5\t0\n0\t6\t0\n");
+		expect(path, FIELDS("iwarp_rdma.opcode == 4 || iwarp_rdma.opcode == 6", "iwarp_rdma.inval_stag"), "2864434397\n2864434398\n");
+		expect(path, "-Y 'iwarp_ddp.tagged_flag == 1' -T fields -e iwarp_ddp.stag -e iwarp_ddp.tagged_offset",
+		       "0x00000077\t0x0000008800000088\n0x00000077\t0x00000088000004d4\n"
+		       "0x00000011\t0x0000002200000022\n0x00000011\t0x000000220000040a\n");
+		expect(path, "-Y 'iwarp_rdma.opcode == 1' -T fields -e iwarp_rdma.sinkstag -e iwarp_rdma.sinkto -e iwarp_rdma.rdmardsz"
+			     " -e iwarp_rdma.srcstag -e iwarp_rdma.srcto",
+		       "0x00000011\t0x0000002200000022\t1200\t0x00000033\t0x0000004400000044\n");
+		expect(path, "-Y 'iwarp_rdma.opcode == 10' -T fields -e iwarp_rdma.atomic.opcode -e iwarp_rdma.atomic.request_identifier"
+			     " -e iwarp_rdma.atomic.remote_stag -e iwarp_rdma.atomic.remote_tagged_offset -e iwarp_rdma.atomic.add_data"
+			     " -e iwarp_rdma.atomic.add_mask -e iwarp_rdma.atomic.swap_data -e iwarp_rdma.atomic.swap_mask"
+			     " -e iwarp_rdma.atomic.compare_data -e iwarp_rdma.atomic.compare_mask",
+		       "0\t7\t85\t102\t5\t0x0000000000000006\t\t\t0\t0x0000000000000000\n"
+		       "2\t8\t86\t103\t\t\t1\t0x0000000000000002\t3\t0x0000000000000004\n");
+		expect(path, "-Y 'iwarp_rdma.opcode == 11' -T fields -e iwarp_rdma.atomic.original_request_identifier"
+			     " -e iwarp_rdma.atomic.original_remote_data_value", "7\t153\n8\t154\n");
+	}
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(judged_by_tshark),
+		cmocka_unit_test(messages_judged_by_tshark),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

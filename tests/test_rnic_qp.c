@@ -188,7 +188,6 @@ static void reply_in_pieces(void **state)
 	assert_int_equal(lsmm_dones, 1);
 	fake_event(&fake, PORT_WRITABLE);
 	assert_int_equal(lsmm_dones, 1);
-	assert_null(qp->txbuf);
 }
 
 static void offload_fails(void **state)
@@ -434,34 +433,31 @@ static void messages_of_nothing_name_no_memory(void **state)
 	assert_int_equal(qp->state, RNIC_QP_RTS);
 }
 
-/* A peer that asks and does not read the answers cannot make us keep them all. */
+/* A peer that asks and does not read the answers cannot make us keep more than its IRD, and what is built. */
 static void unread_responses_are_bounded(void **state)
 {
 	u8 read[DDP_UNTAGGED_HDR + RDMAP_READ_REQ_SIZE] = { 0x41, 0x41, [9] = 1 };
-	u32 msn = 0;
+	struct ddp_hdr h;
+	u8 msn = 0;
 
 	go(&server);
-	fake.stream->room = 0;
+	fake.stream->room = 5; /* of the first answer */
 	while (qp->state == RNIC_QP_RTS) {
-		msn++;
-		read[12] = (u8)(msn >> 8);
-		read[13] = (u8)msn;
+		read[13] = ++msn;
 		peer_says_now(read, sizeof(read));
-		assert_true(msn < 10000);
-		assert_true(qp->tx_size <= 65536);
+		assert_true(msn < 100);
 	}
+	assert_int_equal(msn, 1 + server.ird + 1);
 	assert_int_equal(qp->term.code, TERM_RDMAP_STREAM);
 	assert_false(fake.stream->shut); /* the Terminate is not out yet */
 	assert_int_equal(disconnects, 1);
 	fake.stream->room = 1u << 20;
 	fake_event(&fake, PORT_WRITABLE);
 	assert_true(fake.stream->shut);
-	for (u32 i = 0; i < msn; i++) {
-		struct ddp_hdr h;
-
-		assert_true(peer_hears(&h));
-		assert_int_equal(h.opcode, i + 1 < msn ? RDMAP_READ_RESP : RDMAP_TERMINATE);
-	}
+	assert_true(peer_hears(&h));
+	assert_int_equal(h.opcode, RDMAP_READ_RESP); /* it had begun */
+	assert_true(peer_hears(&h));
+	assert_int_equal(h.opcode, RDMAP_TERMINATE); /* the others had not */
 }
 
 static void broken_crc(void **state)
@@ -654,15 +650,15 @@ static void reading_is_bounded(void **state)
 	int recvs;
 
 	go(&server);
-	for (int i = 0; i < 5000; i++)
+	for (int i = 0; i < 100000; i++)
 		peer_says(write, DDP_TAGGED_HDR);
 	fake.stream->peer_fin = true;
 	fake_event(&fake, PORT_READABLE | PORT_EOF);
 	recvs = fake.stream->recvs;
-	assert_true(recvs < 6);
+	assert_true(recvs < 40);
 	assert_int_equal(qp->state, RNIC_QP_RTS);
 	loop_run(&fake.loop);
-	assert_int_equal(qp->rx_fpdus, 5000);
+	assert_int_equal(qp->rx_fpdus, 100000);
 	assert_int_equal(qp->state, RNIC_QP_CLOSING);
 	assert_int_equal(disconnects, 1);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "rnic/rnic.h"
+#include "capture_dir.h"
 
 #define US NSEC_PER_USEC
 #define S NSEC_PER_SEC
@@ -39,6 +40,8 @@ static void nic_up(u8 i)
 	assert_int_equal(rnic_device_create(&x.loop, NULL, &iface, NULL, &x.nic[i].dev), 0);
 	assert_int_equal(port_wire_plug(x.wire, NULL, &iface, &rnic_port_up, x.nic[i].dev, &port), 0);
 	rnic_device_attach(x.nic[i].dev, port);
+	if (i == 0 && test_capture_open())
+		port_capture_attach(test_capture.pcap, port);
 	x.nic[i].dev->cm_ops = &cm;
 }
 
@@ -70,6 +73,7 @@ static void wire_down(void)
 		rnic_qp_destroy(x.nic[i].qp);
 	}
 	run(300);
+	test_capture_close();
 	for (int i = 0; i < 2; i++)
 		rnic_device_destroy(x.nic[i].dev);
 	port_wire_destroy(x.wire);

@@ -9,6 +9,7 @@
 #include "tool/sim_damage.c"
 #include "tool/sim_engine.c"
 #include "tool/sim_side.c"
+#include "capture_dir.h"
 
 static const struct tool_sim_params clean = {
 	.nodes = 4, .connections = 500, .seed = 1, .gen = IRDMA_GEN_2, .ipv4 = true, .ipv6 = true, .latency_ns = 50000,
@@ -19,9 +20,14 @@ static const struct tool_sim_params faulty = {
 	.loss = 0.05, .reorder = 0.05, .duplicate = 0.02, .corrupt = 0.01, .reject = 0.1, .destroy = 0.1,
 };
 
-static void go(const struct tool_sim_params *p, struct tool_sim_result *r)
+static void go(const struct tool_sim_params *params, struct tool_sim_result *r)
 {
+	struct tool_sim_params copy = *params, *p = &copy;
+
+	if (!p->capture)
+		p->capture = test_capture_open();
 	assert_int_equal(tool_sim_run(p, r), 0);
+	test_capture_close();
 	if (r->violations)
 		fail_msg("seed %llu, generation %u: %llu checks failed, the first: %s", (unsigned long long)p->seed, p->gen,
 			 (unsigned long long)r->violations, r->first_violation);
@@ -132,7 +138,7 @@ static void test_duration(void **state)
 	assert_true(r.started > 0 && r.started < p.connections);
 }
 
-static void test_capture(void **state)
+static void test_captured(void **state)
 {
 	char path[] = "/tmp/test_sim.XXXXXX", err[128];
 	struct tool_sim_params p = clean;
@@ -190,7 +196,7 @@ int main(void)
 		cmocka_unit_test(test_all_vanish),
 		cmocka_unit_test(test_repeats),
 		cmocka_unit_test(test_duration),
-		cmocka_unit_test(test_capture),
+		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_set),
 	};

@@ -41,6 +41,7 @@ enum cm_cause {
 	CM_CAUSE_MPA_KEY, CM_CAUSE_MPA_REVISION, CM_CAUSE_MPA_LENGTH, CM_CAUSE_MPA_FLAGS,
 	CM_CAUSE_MPA_IRD,        /* insufficient IRD, RFC 6581 */
 	CM_CAUSE_MPA_RTR,        /* no matching RTR, RFC 6581 */
+	CM_CAUSE_MPA_PARTIAL,    /* part of the MPA reply came, and no more */
 	CM_CAUSE_NO_RESOURCES,   /* ours: memory, buffers, address handles */
 	CM_CAUSE_LOCAL,          /* ours: the upper layer or an interface that went down ended it */
 	CM_CAUSES

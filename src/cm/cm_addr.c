@@ -33,7 +33,7 @@ void irdma_copy_ip_htonl(__be32 *dst, u32 *src)
 }
 
 /**
- * irdma_get_addr_info - addressing of a node as a cm_info
+ * irdma_get_addr_info - copy a node's addressing into a struct irdma_cm_info
  * @cm_node: node
  * @cm_info: cleared, then filled with the node's family, vlan, addresses and ports
  *
@@ -83,7 +83,7 @@ static void fill_scope(struct sockaddr_storage *ss, const struct irdma_device *i
 }
 
 /**
- * irdma_fill_sockaddr4 - IPv4 addresses of an event
+ * irdma_fill_sockaddr4 - put a node's IPv4 addresses into an event
  * @cm_node: node whose addresses and ports are used
  * @event: its local_addr and remote_addr become sockaddr_in
  *
@@ -96,7 +96,7 @@ void irdma_fill_sockaddr4(struct irdma_cm_node *cm_node, struct iw_cm_event *eve
 }
 
 /**
- * irdma_fill_sockaddr6 - IPv6 addresses of an event
+ * irdma_fill_sockaddr6 - put a node's IPv6 addresses into an event
  * @cm_node: node whose addresses and ports are used
  * @event: its local_addr and remote_addr become sockaddr_in6, with scope ids for link-local addresses
  *
@@ -153,7 +153,7 @@ void irdma_record_ird_ord(struct irdma_cm_node *cm_node, u32 conn_ird, u32 conn_
 }
 
 /**
- * irdma_ipv4_is_lpb - is this IPv4 connection a loopback?
+ * irdma_ipv4_is_lpb - tell whether an IPv4 connection stays on this host
  * @loc_addr: local address
  * @rem_addr: remote address
  *
@@ -167,7 +167,7 @@ bool irdma_ipv4_is_lpb(u32 loc_addr, u32 rem_addr)
 }
 
 /**
- * irdma_ipv6_is_lpb - is this IPv6 connection a loopback?
+ * irdma_ipv6_is_lpb - tell whether an IPv6 connection stays on this host
  * @loc_addr: local address, four words
  * @rem_addr: remote address, four words
  *
@@ -183,7 +183,7 @@ bool irdma_ipv6_is_lpb(u32 *loc_addr, u32 *rem_addr)
 }
 
 /**
- * irdma_get_vlan_ipv4 - VLAN of a local IPv4 address
+ * irdma_get_vlan_ipv4 - tell the VLAN of the interface that has a local IPv4 address
  * @addr: address, one word, in the calling thread's current network (net_enter())
  *
  * One hash look-up. Used when a connection or listener begins, so that its frames carry the right tag.
@@ -201,7 +201,7 @@ u16 irdma_get_vlan_ipv4(u32 *addr)
 }
 
 /**
- * irdma_get_vlan_mac_ipv6 - VLAN and link address of a local IPv6 address
+ * irdma_get_vlan_mac_ipv6 - tell VLAN and link address of the interface that has a local IPv6 address
  * @addr: address, four words, in the calling thread's current network (net_enter())
  * @vlan_id: vlan id of the interface that holds it, 0xFFFF if none; may be NULL
  * @mac: its six-byte link address, zeros if there is no such interface; may be NULL

@@ -144,7 +144,7 @@ static int connect_node(struct iw_cm_id *cm_id, struct irdma_qp *qp, struct iw_c
 }
 
 /**
- * irdma_connect - connect
+ * irdma_connect - connect a cm_id to its remote address
  * @cm_id: device, mapped addresses with both ports, MPA options
  * @param: QP number, private data, IRD, ORD
  *
@@ -270,7 +270,7 @@ static void request_failed(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_accept - accept a request
+ * irdma_accept - accept a connection request: the MPA reply, and the stream to the NIC
  * @cm_id: the new cm_id: its provider_data is the node from CONNECT_REQUEST
  * @param: QP number, private data (at most 512 bytes, 508 for a revision 2 peer), IRD, ORD
  *
@@ -307,7 +307,7 @@ int irdma_accept(struct iw_cm_id *cm_id, struct iw_cm_conn_param *param)
 /* ---- reject ---- */
 
 /**
- * irdma_cm_reject - refuse with private data
+ * irdma_cm_reject - refuse a pending request with private data, by its node
  * @cm_node: node; core lock held
  * @pdata: private data, or NULL
  * @plen: its length in bytes
@@ -336,7 +336,7 @@ int irdma_cm_reject(struct irdma_cm_node *cm_node, const void *pdata, u8 plen)
 }
 
 /**
- * irdma_reject - refuse a request with private data
+ * irdma_reject - refuse a connection request with private data
  * @cm_id: the new cm_id: its provider_data is the node from CONNECT_REQUEST
  * @pdata: private data, or NULL
  * @pdata_len: its length in bytes

@@ -81,6 +81,7 @@ static const char *const cause_texts[] = {
 	[CM_CAUSE_MPA_FLAGS] = "MPA start-up frame with flags that do not fit its kind or revision",
 	[CM_CAUSE_MPA_IRD] = "insufficient IRD: the peers' IRD and ORD do not fit (RFC 6581)",
 	[CM_CAUSE_MPA_RTR] = "no matching RTR message kind (RFC 6581)",
+	[CM_CAUSE_MPA_PARTIAL] = "the peer sent only part of an MPA reply",
 	[CM_CAUSE_NO_RESOURCES] = "out of memory, buffers or address handles on this side",
 	[CM_CAUSE_LOCAL] = "ended from this side",
 };

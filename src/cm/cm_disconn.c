@@ -20,7 +20,7 @@ void cm_disconn_queue(struct irdma_qp *iwqp)
 }
 
 /**
- * irdma_cm_disconn - the QP's stream ended: queue the disconnect work, once
+ * irdma_cm_disconn - queue the disconnect work, once, as the QP's stream has ended
  * @iwqp: QP; it and its node are held until the work is done. No lock held
  *
  * Called by the NIC when a stream ended, was reset or failed. The work itself runs from the ordered event queue, behind the news that the connection
@@ -38,7 +38,7 @@ void irdma_cm_disconn(struct irdma_qp *iwqp)
 }
 
 /**
- * irdma_disconnect_worker - the queued disconnect work
+ * irdma_disconnect_worker - run the disconnect work that irdma_cm_disconn() queued
  * @work: of the node; loop thread, no lock held
  *
  * Calls irdma_cm_disconn_true(), then drops the references on QP and node that irdma_cm_disconn() took.
@@ -80,7 +80,7 @@ static int disconnect_status(enum rnic_ae ae)
 }
 
 /**
- * irdma_qp_disconnect - the QP lets go of its stream, and the node is closed
+ * irdma_qp_disconnect - let go of a QP's stream, and close its node
  * @iwqp: QP whose stream ended. No lock held
  *
  * What is left to say in order (FIN, TIME_WAIT) the port says by itself.
@@ -129,7 +129,7 @@ static void disconn_upcalls(struct irdma_cm_node *node, struct iw_cm_id *cm_id, 
 }
 
 /**
- * irdma_cm_disconn_true - do the disconnect
+ * irdma_cm_disconn_true - bring DISCONNECT and CLOSE up for a QP whose stream has ended
  * @iwqp: QP, held by the caller. No lock held
  *
  * The QP's last asynchronous event decides the status of DISCONNECT: 0 for an orderly end, -ECONNRESET for a reset; CLOSE follows. The
@@ -212,7 +212,7 @@ int irdma_cm_close(struct irdma_cm_node *cm_node)
 }
 
 /**
- * irdma_teardown_list_prep - the connections from an address
+ * irdma_teardown_list_prep - collect the offloaded connections of an address, or all
  * @cm_core: core
  * @teardown_list: gets them, each with a reference that the caller drops
  * @ipaddr: local address, four words; not looked at with @disconnect_all
@@ -255,7 +255,7 @@ static void teardown(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_cm_teardown_connections - an address, or the interface, is gone
+ * irdma_cm_teardown_connections - disconnect the connections of an address, or all, as it or the interface is gone
  * @iwdev: device
  * @ipaddr: the address, four words
  * @nfo: its VLAN and family

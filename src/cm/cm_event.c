@@ -109,7 +109,7 @@ static int upcall_begin(struct irdma_cm_node *node, struct iw_cm_id *cm_id, stru
 }
 
 /**
- * irdma_send_cm_event - one upcall
+ * irdma_send_cm_event - build one event and call the upper layer with it
  * @cm_node: node, referenced by the caller
  * @cm_id: whose event_handler is called; the caller knows that it is alive
  * @type: event
@@ -137,7 +137,7 @@ int irdma_send_cm_event(struct irdma_cm_node *cm_node, struct iw_cm_id *cm_id, e
 }
 
 /**
- * irdma_create_event - make an event and post it
+ * irdma_create_event - make an event of a node, and post it
  * @cm_node: node
  * @type: what happened
  *
@@ -168,7 +168,7 @@ struct irdma_cm_event *irdma_create_event(struct irdma_cm_node *cm_node, enum ir
 }
 
 /**
- * irdma_cm_post_event - append an event to the ordered queue
+ * irdma_cm_post_event - append an event to the ordered queue, with a reference to its node
  * @event: event; holds a reference on its node until it has been handled
  *
  * The queue is run by the loop in the order in which events were posted, one at a time, with no lock held.
@@ -182,7 +182,7 @@ void irdma_cm_post_event(struct irdma_cm_event *event)
 /* ---- open errors ---- */
 
 /**
- * irdma_active_open_err - the active side failed
+ * irdma_active_open_err - end a connection that the active side could not set up, and tell the upper layer
  * @cm_node: node; its life ends here, the event keeps it until the upper layer is told
  * @reset: send the peer an RST
  *
@@ -201,7 +201,7 @@ void irdma_active_open_err(struct irdma_cm_node *cm_node, bool reset)
 }
 
 /**
- * irdma_passive_open_err - the passive side failed before the upper layer knew of it
+ * irdma_passive_open_err - end a connection that the passive side could not set up and the upper layer does not know
  * @cm_node: node; its life ends here
  * @reset: send the peer an RST
  *
@@ -330,7 +330,7 @@ void irdma_event_connect_error(struct irdma_cm_event *event)
 }
 
 /**
- * irdma_cm_event_reset - the peer reset a connection that the upper layer has not answered yet
+ * irdma_cm_event_reset - tell the upper layer that the peer reset a connection that it has not answered yet
  * @event: RESET event; no lock held
  *
  * DISCONNECT with -ECONNRESET, then CLOSE, to the cm_id that took the request.
@@ -345,7 +345,7 @@ void irdma_cm_event_reset(struct irdma_cm_event *event)
 	if (cm_id)
 		cm_id->add_ref(cm_id);
 	cm_unlock(node->cm_core);
-	irdma_cleanup_retrans_entry(node); /* a pending request keeps no frame today; whatever it may keep, nothing more is sent */
+	irdma_cleanup_retrans_entry(node); /* from here on nothing more is sent: that is what is told */
 	if (!cm_id)
 		return;
 	irdma_send_cm_event(node, cm_id, IW_CM_EVENT_DISCONNECT, -ECONNRESET);
@@ -382,7 +382,7 @@ static void connected_failed(struct irdma_cm_node *node, int err)
 }
 
 /**
- * irdma_cm_event_connected - the peer accepted
+ * irdma_cm_event_connected - the peer accepted: give the stream to the QP, and tell the upper layer
  * @event: CONNECTED event; no lock held
  *
  * Hands the TCP state to the QP, moves it to RTS, sends the RTR that the peers agreed on (RFC 6581 4.3), then CONNECT_REPLY 0. A QP
@@ -441,7 +441,7 @@ static void run_event(struct irdma_cm_event *event)
 }
 
 /**
- * irdma_cm_event_handler - run one queued event
+ * irdma_cm_event_handler - run one event of the ordered queue
  * @work: of the event; loop thread, no lock held
  *
  * MPA_REQ becomes CONNECT_REQUEST, CONNECTED irdma_cm_event_connected(), MPA_REJECT CONNECT_REPLY with -ECONNREFUSED, ABORTED

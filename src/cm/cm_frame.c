@@ -108,7 +108,7 @@ static struct irdma_puda_buf *form_segment(struct irdma_cm_node *node, struct ir
 }
 
 /**
- * irdma_form_ah_cm_frame - a frame of a second-generation NIC
+ * irdma_form_ah_cm_frame - build a frame for a second-generation NIC, from the TCP header on
  * @cm_node: node with a valid address handle, from which layers 2 and 3 will come
  * @options: TCP options, a multiple of four bytes and at most 40, or NULL
  * @hdr: MPA header, or NULL
@@ -133,7 +133,7 @@ struct irdma_puda_buf *irdma_form_ah_cm_frame(struct irdma_cm_node *cm_node, str
 }
 
 /**
- * irdma_form_uda_cm_frame - a frame of a first-generation NIC
+ * irdma_form_uda_cm_frame - build a frame for a first-generation NIC, from the Ethernet header on
  * @cm_node: node with the peer's link address
  * @options: TCP options, a multiple of four bytes and at most 40, or NULL
  * @hdr: MPA header, or NULL
@@ -169,7 +169,7 @@ struct irdma_puda_buf *irdma_form_uda_cm_frame(struct irdma_cm_node *cm_node, st
 }
 
 /**
- * irdma_send_syn - SYN or SYN+ACK
+ * irdma_send_syn - send SYN, or SYN+ACK, retransmitted until it is acknowledged
  * @cm_node: node
  * @sendack: 0: SYN; else SYN+ACK
  *
@@ -193,7 +193,7 @@ int irdma_send_syn(struct irdma_cm_node *cm_node, u32 sendack)
 }
 
 /**
- * irdma_send_ack - one ACK
+ * irdma_send_ack - send one ACK, which is never retransmitted
  * @cm_node: node
  *
  * Never retransmitted; one that cannot be sent for lack of a buffer is as good as lost (RFC 9293 3.8.1: the peer sends again).
@@ -207,7 +207,7 @@ void irdma_send_ack(struct irdma_cm_node *cm_node)
 }
 
 /**
- * irdma_send_fin - FIN+ACK
+ * irdma_send_fin - send FIN+ACK, retransmitted until it is acknowledged
  * @cm_node: node; the caller sets the state that goes with it
  *
  * Retransmitted until acknowledged.
@@ -220,7 +220,7 @@ int irdma_send_fin(struct irdma_cm_node *cm_node)
 
 	if (!buf)
 		return -ENOMEM;
-	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
+	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, cm_node->state == IRDMA_CM_STATE_LAST_ACK);
 }
 
 void cm_send_rst(struct irdma_cm_node *node)
@@ -232,7 +232,7 @@ void cm_send_rst(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_send_reset - RST, and the end of the node
+ * irdma_send_reset - send RST, and end the node
  * @cm_node: node; its life's reference is dropped, whether the RST could be sent or not
  *
  * RST+ACK with the next sequence number, which is what RFC 5961 3 asks of one that should count. Never retransmitted.

@@ -20,6 +20,7 @@
 #define CM_RX_MAX 8192u             /* bytes a node keeps: MPA frame and what follows it before offload */
 #define CM_RTO_INIT_MS 1000u        /* RFC 6298 2.1 */
 #define CM_RTO_MAX_MS 60000u
+#define CM_DELAYED_ACK_MS 40u      /* RFC 1122 4.2.3.2: less than 500 */
 #define CM_SYN_RETRIES 6u           /* as Linux tcp_syn_retries; 123 s in all, as the RTO stops at 60 s */
 #define CM_SYNACK_RETRIES 4u
 #define CM_DATA_RETRIES 7u
@@ -117,11 +118,9 @@ struct irdma_cm_tcp_context {
 struct irdma_timer_entry {
 	struct irdma_puda_buf *sqbuf; /* NULL: none kept */
 	u64 timetosend_ns;
-	u64 first_sent_ns;
 	u32 retranscount;             /* left */
-	u32 sends;
 	u32 rto_ms;
-	bool close_when_complete;
+	bool close_when_complete;     /* its acknowledgement is the end of the node */
 };
 
 struct irdma_cm_listener {
@@ -189,8 +188,9 @@ struct irdma_cm_node {
 	struct irdma_timer_entry send_entry;
 	u64 close_at_ns;             /* close timer, 0: not armed */
 	u64 stage_at_ns;             /* time limit of the present stage, 0: none */
+	u64 ack_at_ns;               /* delayed ACK, 0: none is due */
 	u64 silent_since_ns;
-	struct wheel_timer timer;    /* earliest of the three */
+	struct wheel_timer timer;    /* earliest of these deadlines */
 	TAILQ_ENTRY(irdma_cm_node) timer_entry, reset_entry, teardown_entry; /* *_list_prep() lists */
 	TAILQ_ENTRY(irdma_cm_node) listener_entry, half_open_entry;
 	LIST_ENTRY(irdma_cm_node) all_entry;        /* core->nodes */
@@ -263,6 +263,7 @@ void cm_node_set_cause(struct irdma_cm_node *node, enum cm_cause cause, int erro
 void cm_node_hold(struct irdma_cm_node *node);
 void cm_node_arm(struct irdma_cm_node *node);      /* re-file node->timer for the earliest of its deadlines */
 void cm_node_stage(struct irdma_cm_node *node, u32 limit_ms); /* time limit from now; 0: none */
+void cm_node_delay_ack(struct irdma_cm_node *node); /* of what was received */
 void cm_node_leave_backlog(struct irdma_cm_node *node);
 void cm_node_silent(struct irdma_cm_node *node, bool on); /* ESTABLISHED, waiting for the request */
 void cm_node_leave_listener(struct irdma_cm_node *node);
@@ -291,8 +292,8 @@ void cm_node_negotiated(const struct irdma_cm_node *node, struct cm_negotiated *
 void cm_node_time_wait(struct irdma_cm_node *node); /* hand over to a record, or linger */
 int cm_node_retry_v1(struct irdma_cm_node *node);
 static inline u64 cm_now(const struct irdma_cm_core *core) { return loop_now(core->iwdev->loop); }
-static inline void cm_lock(struct irdma_cm_core *core) { pthread_mutex_lock(&core->lock); }
-static inline void cm_unlock(struct irdma_cm_core *core) { pthread_mutex_unlock(&core->lock); }
+static inline void cm_lock(struct irdma_cm_core *core) { mutex_lock(&core->lock); }
+static inline void cm_unlock(struct irdma_cm_core *core) { mutex_unlock(&core->lock); }
 
 /* ---- addresses and event contents: cm_addr.c ---- */
 void irdma_copy_ip_ntohl(u32 *dst, __be32 *src);

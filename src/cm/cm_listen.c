@@ -49,7 +49,7 @@ static struct irdma_cm_listener *lookup(struct irdma_cm_core *core, const struct
 }
 
 /**
- * irdma_find_listener - the listener for a destination
+ * irdma_find_listener - find the listener for a destination address and port
  * @cm_core: core
  * @dst_addr: local address, four words
  * @ipv4: its family
@@ -120,7 +120,7 @@ static void listener_activate(struct irdma_cm_listener *l, const struct irdma_cm
 }
 
 /**
- * irdma_make_listen_node - a listener for an address and port
+ * irdma_make_listen_node - make the listener for an address and port, or take a passive one over
  * @cm_core: core
  * @iwdev: device
  * @cm_info: address (all zero: wildcard), port, VLAN, cm_id, backlog (not positive: 128)
@@ -300,7 +300,7 @@ static int add_children(struct irdma_cm_listener *parent, const struct irdma_cm_
 }
 
 /**
- * irdma_add_mqh_4 - filters of an IPv4 wildcard listener
+ * irdma_add_mqh_4 - add filters and child listeners of an IPv4 wildcard listener
  * @iwdev: device
  * @cm_info: port, backlog
  * @cm_parent_listen_node: the wildcard listener; gets a child for each address
@@ -319,7 +319,7 @@ int irdma_add_mqh_4(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, s
 }
 
 /**
- * irdma_add_mqh_6 - filters of an IPv6 wildcard listener
+ * irdma_add_mqh_6 - add filters and child listeners of an IPv6 wildcard listener
  * @iwdev: device
  * @cm_info: port, backlog
  * @cm_parent_listen_node: the wildcard listener; gets a child for each usable address, link-local ones included
@@ -338,7 +338,7 @@ int irdma_add_mqh_6(struct irdma_device *iwdev, struct irdma_cm_info *cm_info, s
 }
 
 /**
- * irdma_add_mqh - filters of a wildcard listener, by its family
+ * irdma_add_mqh - add filters and child listeners of a wildcard listener, by its address family
  * @iwdev: device
  * @cm_info: family, port, backlog
  * @cm_listen_node: the wildcard listener
@@ -379,7 +379,7 @@ int irdma_del_multiple_qhash(struct irdma_device *iwdev, struct irdma_cm_info *c
 }
 
 /**
- * irdma_qhash_ctrl - an address of a listener came or went
+ * irdma_qhash_ctrl - switch a wildcard listener's child on or off as its address comes or goes
  * @iwdev: device
  * @parent_listen_node: wildcard listener, or one on exactly this address
  * @nfo: port, VLAN of the interface, backlog
@@ -436,7 +436,7 @@ static void notify_addr(struct irdma_device *iwdev, const struct net_iface *netd
 }
 
 /**
- * irdma_if_notify - an interface, or an address of it, came or went
+ * irdma_if_notify - adjust listeners and connections as an interface, or an address of it, comes or goes
  * @iwdev: device
  * @netdev: the interface concerned: the device's own or one of its VLANs
  * @ipaddr: address, four words; NULL: all addresses of @netdev
@@ -466,7 +466,7 @@ void irdma_if_notify(struct irdma_device *iwdev, const struct net_iface *netdev,
 /* ---- the end of a listener ---- */
 
 /**
- * irdma_reset_list_prep - the nodes of a listener that are not accepted yet
+ * irdma_reset_list_prep - collect a listener's nodes that are not offloaded
  * @cm_core: core
  * @listener: listener
  * @reset_list: gets them, each with a reference that the caller drops. Nodes that are closing already are left alone
@@ -543,7 +543,7 @@ static void destroy_listener(struct irdma_cm_core *core, struct irdma_cm_listene
 }
 
 /**
- * irdma_dec_refcnt_listen - drop a reference to a listener
+ * irdma_dec_refcnt_listen - drop a reference to a listener; the last one frees it
  * @cm_core: core
  * @listener: listener
  * @free_hanging_nodes: first reset its nodes that are not accepted yet
@@ -606,7 +606,7 @@ void cm_listener_hurry(struct irdma_cm_listener *listener)
 }
 
 /**
- * irdma_cm_del_listen - stop listening
+ * irdma_cm_del_listen - stop a listener: reset what is not accepted yet, remove filters and port reservation
  * @cm_core: core
  * @listener: active listener
  * @apbvt_del: give the port reservation back when its last connection is gone
@@ -706,7 +706,7 @@ static int create_listen(struct iw_cm_id *cm_id, int backlog)
 }
 
 /**
- * irdma_create_listen - start listening
+ * irdma_create_listen - start listening on one address, or on all
  * @cm_id: its m_local_addr says where: an address of the device, or the wildcard address of a family for all of them, now and later;
  *	its mpa options are those of the connections
  * @backlog: requests that may wait to be answered, those being set up included; not positive: 128
@@ -726,7 +726,7 @@ int irdma_create_listen(struct iw_cm_id *cm_id, int backlog)
 }
 
 /**
- * irdma_destroy_listen - stop listening
+ * irdma_destroy_listen - stop listening, on behalf of the upper layer
  * @cm_id: what irdma_create_listen() started
  *
  * No CONNECT_REQUEST for it is delivered after this returns, except to a caller inside one. Requests that were not answered are reset.

@@ -30,7 +30,7 @@ static u8 start_flags(const struct irdma_cm_node *node, u8 key)
 }
 
 /**
- * irdma_build_mpa_v1 - the 20-byte start-up header (RFC 5044 7.1.1)
+ * irdma_build_mpa_v1 - write the start-up header of MPA revision 1 (RFC 5044 7.1.1)
  * @cm_node: node; its tx_pdata_len is what the length says
  * @start_addr: where to, 20 bytes
  * @mpa_key: MPA_KEY_REQUEST or MPA_KEY_REPLY
@@ -77,7 +77,7 @@ static void fill_v2_data(struct irdma_cm_node *node, struct mpa_v2_data *v2, u8 
 }
 
 /**
- * irdma_build_mpa_v2 - start-up header with the RFC 6581 bytes, 24 bytes in all
+ * irdma_build_mpa_v2 - write the start-up header of MPA revision 2, with the four bytes of RFC 6581
  * @cm_node: node
  * @start_addr: where to, 24 bytes
  * @mpa_key: MPA_KEY_REQUEST: A and every RTR kind that is offered; MPA_KEY_REPLY: A and the one chosen, or none
@@ -98,7 +98,7 @@ void irdma_build_mpa_v2(struct irdma_cm_node *cm_node, void *start_addr, u8 mpa_
 }
 
 /**
- * irdma_cm_build_mpa_frame - start-up header in the node's revision
+ * irdma_cm_build_mpa_frame - write the start-up header in the node's MPA revision
  * @cm_node: node
  * @mem: where to: room for MPA_START_HDR_MAX bytes; its size is set to what was written
  * @mpa_key: MPA_KEY_REQUEST or MPA_KEY_REPLY
@@ -123,7 +123,7 @@ int irdma_cm_build_mpa_frame(struct irdma_cm_node *cm_node, struct irdma_kmem_in
 /* ---- send ---- */
 
 /**
- * irdma_send_mpa_request - the initiator's start-up frame
+ * irdma_send_mpa_request - send the initiator's MPA request, retransmitted until it is acknowledged
  * @cm_node: node with the TCP handshake done; its private data goes along
  *
  * Retransmitted until acknowledged.
@@ -146,7 +146,7 @@ int irdma_send_mpa_request(struct irdma_cm_node *cm_node)
 }
 
 /**
- * irdma_send_mpa_reject - the responder says no
+ * irdma_send_mpa_reject - send the responder's rejecting MPA reply, and FIN
  * @cm_node: node in MPAREQ_RCVD
  * @pdata: private data, or NULL
  * @plen: its length in bytes
@@ -170,7 +170,7 @@ int irdma_send_mpa_reject(struct irdma_cm_node *cm_node, const void *pdata, u8 p
 		return -ENOMEM;
 	cm_node->mpa_sent++;
 	cm_node_set_state(cm_node, cm_node->peer_fin ? IRDMA_CM_STATE_LAST_ACK : IRDMA_CM_STATE_FIN_WAIT1);
-	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
+	return irdma_schedule_cm_timer(cm_node, buf, IRDMA_TIMER_TYPE_SEND, 1, cm_node->peer_fin);
 }
 
 /*
@@ -210,7 +210,7 @@ int cm_send_terminate(struct irdma_cm_node *node, u8 code)
 		return -ENOMEM;
 	cm_node_stage(node, 0);
 	cm_node_set_state(node, node->peer_fin ? IRDMA_CM_STATE_LAST_ACK : IRDMA_CM_STATE_FIN_WAIT1);
-	return irdma_schedule_cm_timer(node, buf, IRDMA_TIMER_TYPE_SEND, 1, 1);
+	return irdma_schedule_cm_timer(node, buf, IRDMA_TIMER_TYPE_SEND, 1, node->peer_fin);
 }
 
 /* ---- negotiate ---- */
@@ -282,7 +282,7 @@ static int negotiate_initiator(struct irdma_cm_node *node, bool peer_p2p, u8 rtr
 }
 
 /**
- * irdma_negotiate_mpa_v2_ird_ord - read depths and RTR (RFC 6581 4, 5)
+ * irdma_negotiate_mpa_v2_ird_ord - agree on read depths and the RTR message (RFC 6581 4, 5)
  * @cm_node: node
  * @buf: the peer's four RFC 6581 bytes
  *
@@ -381,7 +381,7 @@ static int keep_private_data(struct irdma_cm_node *node, const u8 *data, u32 len
 }
 
 /**
- * irdma_parse_mpa - the peer's start-up frame
+ * irdma_parse_mpa - check the peer's start-up frame, and take over what it says
  * @cm_node: node; active nodes expect a reply, passive ones a request
  * @buf: bytes received so far
  * @type: %IRDMA_MPA_REQUEST_ACCEPT or %IRDMA_MPA_REQUEST_REJECT, set on success
@@ -472,9 +472,9 @@ static int assemble(struct irdma_cm_node *node, const u8 *data, u32 len, u32 *ty
 
 static void request_complete(struct irdma_cm_node *node)
 {
-	irdma_send_ack(node);
 	cm_node_silent(node, false);
-	cm_node_stage(node, 0); /* from here on it is the upper layer's time */
+	node->stage_at_ns = 0; /* from here on it is the upper layer's time */
+	cm_node_delay_ack(node);
 	cm_node_set_state(node, IRDMA_CM_STATE_MPAREQ_RCVD);
 	if (!irdma_create_event(node, IRDMA_CM_EVENT_MPA_REQ)) {
 		cm_node_set_cause(node, CM_CAUSE_NO_RESOURCES, -ENOMEM);
@@ -539,7 +539,7 @@ static void mpa_progress(struct irdma_cm_node *node, const u8 *data, u32 len)
 }
 
 /**
- * irdma_handle_rcv_mpa - stream bytes that the CM received
+ * irdma_handle_rcv_mpa - feed received stream bytes into the MPA start-up frame that is being assembled
  * @cm_node: node
  * @rbuf: in-order segment with data: it begins at or before the next byte expected, what was seen before is skipped
  *

@@ -41,7 +41,7 @@ static int known(struct irdma_device *iwdev, bool ipv4, const u32 *dst, int arpi
 }
 
 /**
- * irdma_addr_resolve_neigh - link address of an IPv4 peer, as an index into the NIC's ARP table
+ * irdma_addr_resolve_neigh - find an IPv4 peer's link address, as an index into the NIC's ARP table
  * @iwdev: device
  * @src_ip: local address
  * @dst_ip: peer
@@ -71,7 +71,7 @@ static bool is_link_local(const u32 *addr)
 }
 
 /**
- * irdma_get_dst_ipv6 - route to an IPv6 destination
+ * irdma_get_dst_ipv6 - look up the route to an IPv6 destination
  * @src_addr: local address, four words, or all zero
  * @dst_addr: destination, four words
  * @dst: the route, filled in
@@ -94,7 +94,7 @@ int irdma_get_dst_ipv6(const u32 *src_addr, const u32 *dst_addr, struct net_rout
 }
 
 /**
- * irdma_addr_resolve_neigh_ipv6 - link address of an IPv6 peer, as an index into the NIC's ARP table
+ * irdma_addr_resolve_neigh_ipv6 - find an IPv6 peer's link address, as an index into the NIC's ARP table
  * @iwdev: device
  * @src: local address, four words
  * @dest: peer, four words
@@ -116,7 +116,7 @@ int irdma_addr_resolve_neigh_ipv6(struct irdma_device *iwdev, u32 *src, u32 *des
 }
 
 /**
- * irdma_cm_create_ah - address handle for a node's peer
+ * irdma_cm_create_ah - make the address handle towards a node's peer
  * @cm_node: node with its addresses and the peer's link address
  * @wait: the caller cannot go on without the handle. Ports make handles at once, so that a failure is final; without
  *	@wait a lack of resources (-ENOMEM, -ENOBUFS, -EMFILE) is not an error: the next attempt to send tries again
@@ -141,7 +141,7 @@ int irdma_cm_create_ah(struct irdma_cm_node *cm_node, bool wait)
 }
 
 /**
- * irdma_cm_free_ah - give a node's address handle back
+ * irdma_cm_free_ah - give the address handle of a node back
  * @cm_node: node; one without a handle is ignored
  *
  * On the host port this closes the socket, unless the connection was offloaded.

@@ -53,7 +53,7 @@ static bool node_eq(const struct hash_node *hn, const void *p)
 }
 
 /**
- * irdma_find_node - look a connection up
+ * irdma_find_node - find the node of a connection by its addresses, ports and VLAN
  * @cm_core: core
  * @rem_port: remote port, host order
  * @rem_addr: remote address, four words
@@ -84,7 +84,7 @@ struct irdma_cm_node *irdma_find_node(struct irdma_cm_core *cm_core, u16 rem_por
 }
 
 /**
- * irdma_add_hte_node - insert a node into the table
+ * irdma_add_hte_node - insert a node into the connection manager's table
  * @cm_core: core
  * @cm_node: node; its 4-tuple must not be in the table. The table grows with its load and takes no reference
  *
@@ -216,7 +216,7 @@ static int node_prepare(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_make_cm_node - a node for one connection
+ * irdma_make_cm_node - make the node of a connection: sequence number, link address, place in the table
  * @cm_core: core
  * @iwdev: device
  * @cm_info: addressing; its cm_id's MPA options are the node's
@@ -272,7 +272,7 @@ static int copy_pdata(struct irdma_cm_node *node, const struct iw_cm_conn_param 
 }
 
 /**
- * irdma_create_cm_node - a node for the active side
+ * irdma_create_cm_node - make the node of a connection that this side begins
  * @cm_core: core
  * @iwdev: device
  * @conn_param: private data (at most 512 bytes, 508 with MPA revision 2), IRD and ORD
@@ -405,7 +405,7 @@ void cm_node_end(struct irdma_cm_node *node)
 	if (node->state == IRDMA_CM_STATE_CLOSED)
 		return;
 	irdma_free_retrans_entry(node);
-	node->close_at_ns = node->stage_at_ns = 0;
+	node->close_at_ns = node->stage_at_ns = node->ack_at_ns = 0;
 	wheel_del(&node->cm_core->wheel, &node->timer);
 	cm_node_set_state(node, IRDMA_CM_STATE_CLOSED);
 	cm_node_unhash(node);
@@ -424,7 +424,7 @@ static void node_release_filter(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_rem_ref_cm_node - drop a reference
+ * irdma_rem_ref_cm_node - drop a reference to a node; the last one frees it
  * @cm_node: node
  *
  * The last one removes the node from the table and frees all it holds: kept frame, address handle, filter, port

@@ -7,7 +7,7 @@
 #include "cm/cm_internal.h"
 
 /**
- * irdma_init_tcp_ctx - the TCP state for the NIC
+ * irdma_init_tcp_ctx - write the TCP state that the NIC continues from
  * @cm_node: node with the handshake done
  * @tcp_info: filled in: sequence numbers, windows and scales, MSS, ttl, tos, vlan, addresses, and the stream bytes that came after the MPA frame
  * @iwqp: QP that takes the connection over
@@ -64,7 +64,7 @@ static void release_rx(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_cm_init_tsa_conn - give the connection to the NIC
+ * irdma_cm_init_tsa_conn - give a connection to the NIC: iWARP parameters, TCP state, stream
  * @iwqp: QP, idle
  * @cm_node: node: active in OFFLOADED, passive in ACCEPTING with its reply built
  *
@@ -96,7 +96,7 @@ int irdma_cm_init_tsa_conn(struct irdma_qp *iwqp, struct irdma_cm_node *cm_node)
 }
 
 /**
- * irdma_free_lsmm_rsrc - the MPA reply is on the wire
+ * irdma_free_lsmm_rsrc - free the buffer of the MPA reply, which is on the wire
  * @iwqp: QP that sent it as its first bytes; loop thread, no lock held
  *
  * Frees the buffer; called again, or after the node went its way, it does nothing.

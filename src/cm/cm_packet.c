@@ -89,7 +89,7 @@ static void reset_bad_ack(struct irdma_cm_node *node, const struct pkt *pkt)
 }
 
 /**
- * irdma_check_syn - is the acknowledgement of a SYN+ACK (or of the ACK that ends a handshake) ours?
+ * irdma_check_syn - check that our SYN, and nothing else, is acknowledged
  * @cm_node: node whose SYN was sent
  * @tcph: TCP header received
  *
@@ -121,7 +121,7 @@ static bool ack_acceptable(const struct irdma_cm_node *node, u32 ack)
 }
 
 /**
- * irdma_check_seq - is a segment acceptable in a synchronised state?
+ * irdma_check_seq - check that a segment is acceptable in a synchronised state
  * @cm_node: node
  * @tcph: TCP header received
  *
@@ -146,7 +146,7 @@ int irdma_check_seq(struct irdma_cm_node *cm_node, struct tcphdr *tcph)
 	return -EINVAL;
 }
 
-/* Acknowledgement and window of an acceptable segment. */
+/* Acknowledgement and window of an acceptable segment. The node may be CLOSED afterwards: its last frame was acknowledged. */
 void cm_ack_received(struct irdma_cm_node *node, const struct pkt *pkt)
 {
 	struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
@@ -156,7 +156,11 @@ void cm_ack_received(struct irdma_cm_node *node, const struct pkt *pkt)
 	if (pkt->ack == tcp->rem_ack_num && seq_geq(pkt->seq + pkt->datalen, tcp->rcv_nxt)) /* RFC 9293 3.10.7.4, SND.WL1: none from old segments */
 		tcp->snd_wnd = (u32)pkt->window << tcp->snd_wscale;
 	tcp->max_snd_wnd = max(tcp->max_snd_wnd, tcp->snd_wnd);
-	if (tcp->rem_ack_num == tcp->loc_seq_num)
+	if (tcp->rem_ack_num != tcp->loc_seq_num)
+		return;
+	if (node->send_entry.close_when_complete)
+		cm_node_end(node);
+	else
 		irdma_free_retrans_entry(node);
 }
 
@@ -197,8 +201,11 @@ static void reset_received(struct irdma_cm_node *node)
 		active_reset(node);
 		break;
 	case IRDMA_CM_STATE_MPAREQ_SENT:
-		if (cm_node_retry_v1(node))
-			active_reset(node);
+		if (!cm_node_retry_v1(node))
+			break;
+		if (node->rx_len)
+			cm_node_set_cause(node, CM_CAUSE_MPA_PARTIAL, -ECONNRESET);
+		active_reset(node);
 		break;
 	default: /* MPAREJ_RCVD and all that close: nobody waits for news */
 		cm_node_end(node);
@@ -229,7 +236,7 @@ static void reset_in_syn_sent(struct irdma_cm_node *node, struct irdma_puda_buf 
 }
 
 /**
- * irdma_handle_rst_pkt - RST
+ * irdma_handle_rst_pkt - process the peer's RST, by the rules of RFC 5961
  * @cm_node: node
  * @rbuf: segment
  *
@@ -300,7 +307,7 @@ static void syn_again(struct irdma_cm_node *node, const struct pkt *pkt)
 }
 
 /**
- * irdma_handle_syn_pkt - SYN without ACK
+ * irdma_handle_syn_pkt - process a SYN without ACK: a new connection, a repetition, or a challenge
  * @cm_node: node; LISTENING: made for this very SYN
  * @rbuf: segment
  *
@@ -351,7 +358,7 @@ static void syn_sent_acked(struct irdma_cm_node *node, struct irdma_puda_buf *rb
 }
 
 /**
- * irdma_handle_synack_pkt - SYN+ACK
+ * irdma_handle_synack_pkt - process a SYN+ACK: send the MPA request
  * @cm_node: node
  * @rbuf: segment
  *
@@ -387,9 +394,6 @@ static void closing_acked(struct irdma_cm_node *node, const struct pkt *pkt)
 		break;
 	case IRDMA_CM_STATE_CLOSING:
 		cm_node_time_wait(node);
-		break;
-	case IRDMA_CM_STATE_LAST_ACK:
-		cm_node_end(node);
 		break;
 	default:
 		break;
@@ -448,7 +452,7 @@ static int handshake_done(struct irdma_cm_node *node, struct irdma_puda_buf *rbu
 }
 
 /**
- * irdma_handle_ack_pkt - ACK, with or without data
+ * irdma_handle_ack_pkt - process an ACK, with or without data
  * @cm_node: node
  * @rbuf: segment
  *
@@ -518,7 +522,7 @@ static void fin_received(struct irdma_cm_node *node)
 		irdma_send_ack(node);
 		if (!cm_node_retry_v1(node))
 			break;
-		cm_node_set_cause(node, CM_CAUSE_CLOSED, -ECONNRESET);
+		cm_node_set_cause(node, node->rx_len ? CM_CAUSE_MPA_PARTIAL : CM_CAUSE_CLOSED, -ECONNRESET);
 		irdma_active_open_err(node, true);
 		break;
 	case IRDMA_CM_STATE_FIN_WAIT1: /* our FIN is not acknowledged yet */
@@ -535,7 +539,7 @@ static void fin_received(struct irdma_cm_node *node)
 }
 
 /**
- * irdma_handle_fin_pkt - FIN
+ * irdma_handle_fin_pkt - process the peer's FIN, in every state
  * @cm_node: node
  * @rbuf: segment; its acknowledgement and data count first
  *
@@ -561,7 +565,7 @@ void irdma_handle_fin_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *
 }
 
 /**
- * irdma_process_pkt - one segment for one node
+ * irdma_process_pkt - hand a segment to its node's state machine
  * @cm_node: node, referenced by the caller
  * @rbuf: segment
  *
@@ -649,7 +653,7 @@ static struct irdma_cm_node *node_for_syn(struct irdma_cm_core *core, const stru
 }
 
 /**
- * irdma_receive_ilq - the NIC hands the CM a frame
+ * irdma_receive_ilq - take a frame from the NIC: find or make its node, and process it
  * @vsi: whose ILQ
  * @rbuf: frame, decoded by the port, with the reference that this function drops; loop thread, no lock held
  *

@@ -67,7 +67,7 @@ static u16 effective_mss(const struct irdma_cm_node *node, const struct parsed *
 }
 
 /**
- * irdma_process_options - parse TCP options
+ * irdma_process_options - parse the TCP options of a segment
  * @cm_node: node whose MSS and window scaling they set
  * @loc: first option byte
  * @optionsize: bytes of options; nothing beyond is read
@@ -97,7 +97,7 @@ int irdma_process_options(struct irdma_cm_node *cm_node, u8 *loc, u32 optionsize
 }
 
 /**
- * irdma_handle_tcp_options - the options of a SYN or SYN+ACK, and the window it announces
+ * irdma_handle_tcp_options - take over the options of a SYN or SYN+ACK, and the window that it announces
  * @cm_node: node
  * @tcph: its TCP header
  * @optionsize: bytes of options behind @tcph

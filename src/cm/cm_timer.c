@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * Timers: one wheel entry a node, filed for the earliest of its deadlines (retransmission, stage limit, close
- * timer); one loop timer a core, armed for the wheel. A tick touches only what is due.
+ * timer, delayed ACK); one loop timer a core, armed for the wheel. A tick touches only what is due.
  */
 #include "cm/cm_internal.h"
 
@@ -29,7 +29,7 @@ static void core_arm(struct irdma_cm_core *core, u64 at_ns)
 void cm_node_arm(struct irdma_cm_node *node)
 {
 	struct irdma_cm_core *core = node->cm_core;
-	u64 at = earliest(earliest(node->send_entry.timetosend_ns, node->stage_at_ns), node->close_at_ns);
+	u64 at = earliest(earliest(node->send_entry.timetosend_ns, node->stage_at_ns), earliest(node->close_at_ns, node->ack_at_ns));
 
 	if (!at) {
 		wheel_del(&core->wheel, &node->timer);
@@ -43,6 +43,23 @@ void cm_node_stage(struct irdma_cm_node *node, u32 limit_ms)
 {
 	node->stage_at_ns = limit_ms ? cm_now(node->cm_core) + limit_ms * NSEC_PER_MSEC : 0;
 	cm_node_arm(node);
+}
+
+/*
+ * RFC 9293 3.8.6.3: the answer to an MPA request follows at once in most cases, and carries the ACK. For the upper layer that takes
+ * its time the timer sends one.
+ */
+void cm_node_delay_ack(struct irdma_cm_node *node)
+{
+	node->ack_at_ns = cm_now(node->cm_core) + CM_DELAYED_ACK_MS * NSEC_PER_MSEC;
+	cm_node_arm(node);
+}
+
+static void delayed_ack(struct irdma_cm_node *node)
+{
+	node->ack_at_ns = 0;
+	if (!node->accelerated && node->tcp_cntxt.loc_ack_num != node->tcp_cntxt.rcv_nxt)
+		irdma_send_ack(node);
 }
 
 static u32 retries_of(const struct irdma_cm_node *node)
@@ -65,10 +82,8 @@ static void keep_for_retransmission(struct irdma_cm_node *node, struct irdma_pud
 	irdma_free_retrans_entry(node);
 	*e = (struct irdma_timer_entry){
 		.sqbuf = sqbuf,
-		.first_sent_ns = now,
 		.timetosend_ns = now + CM_RTO_INIT_MS * NSEC_PER_MSEC,
 		.retranscount = retries_of(node),
-		.sends = 1,
 		.rto_ms = CM_RTO_INIT_MS,
 		.close_when_complete = close_when_complete,
 	};
@@ -83,7 +98,7 @@ static void keep_for_retransmission(struct irdma_cm_node *node, struct irdma_pud
  *	TIME_WAIT, CM_TIME_WAIT_MS from now
  * @send_retrans: keep the frame and retransmit it, first after one second (RFC 6298 2.1), until it is acknowledged.
  *	It takes the place of a frame kept before
- * @close_when_complete: kept with the frame for whoever looks at it; what the acknowledgement of a FIN ends is decided by the node's state
+ * @close_when_complete: the node ends when the frame is acknowledged: so it is with the FIN of LAST_ACK (RFC 9293 3.10.7.4)
  *
  * A frame that the NIC could not take is as good as lost on the wire: if it is kept, the timer sends it again.
  *
@@ -135,7 +150,9 @@ void irdma_free_retrans_entry(struct irdma_cm_node *cm_node)
  * irdma_cleanup_retrans_entry - forget the frame kept for retransmission, taking the core lock
  * @cm_node: node, referenced by the caller
  *
- * As irdma_free_retrans_entry(), for callers without the lock.
+ * As irdma_free_retrans_entry(), for callers without the lock. Nearly everything that forgets a frame is a step of the state machine,
+ * and has the lock. The one caller without it is the event queue, in irdma_cm_event_reset(): between the peer's reset and that event
+ * the lock was free, and what the upper layer is told must be true: that nothing more is sent.
  */
 void irdma_cleanup_retrans_entry(struct irdma_cm_node *cm_node)
 {
@@ -172,6 +189,8 @@ static enum cm_cause expiry_cause(const struct irdma_cm_node *node)
 			return CM_CAUSE_UNREACHABLE;
 		return node->send_entry.sqbuf ? CM_CAUSE_NO_SYNACK : CM_CAUSE_NO_RESOURCES; /* it was never sent */
 	case IRDMA_CM_STATE_MPAREQ_SENT:
+		if (node->rx_len)
+			return CM_CAUSE_MPA_PARTIAL;
 		return node->send_entry.sqbuf ? CM_CAUSE_NOT_ACKED : CM_CAUSE_NO_MPA_REPLY;
 	case IRDMA_CM_STATE_ESTABLISHED:
 		return CM_CAUSE_NO_MPA_REQUEST;
@@ -181,7 +200,7 @@ static enum cm_cause expiry_cause(const struct irdma_cm_node *node)
 }
 
 /**
- * irdma_retrans_expired - a frame was sent as often as it may, or a stage took too long
+ * irdma_retrans_expired - give a node up whose frame was sent as often as it may, or whose stage took too long
  * @cm_node: node
  *
  * Half-open and closing nodes go quietly: nobody is there to be told. A closing handshake that the peer
@@ -212,7 +231,7 @@ void irdma_retrans_expired(struct irdma_cm_node *cm_node)
 }
 
 /**
- * irdma_handle_close_entry - the close timer fired
+ * irdma_handle_close_entry - end what the close timer was armed for, when it fires
  * @cm_node: node
  * @rem_node: a node without a QP ends here and its life's reference is dropped
  *
@@ -237,7 +256,6 @@ static void retransmit(struct irdma_cm_node *node, u64 now)
 		return;
 	}
 	e->retranscount--;
-	e->sends++;
 	e->rto_ms = min(e->rto_ms * 2, CM_RTO_MAX_MS); /* RFC 6298 5.5 */
 	e->timetosend_ns = now + e->rto_ms * NSEC_PER_MSEC;
 	node->cm_core->stats.retransmits++;
@@ -257,6 +275,8 @@ static void node_tick(struct irdma_cm_node *node, u64 now)
 {
 	if (node->state == IRDMA_CM_STATE_CLOSED)
 		return;
+	if (due(node->ack_at_ns, now))
+		delayed_ack(node);
 	if (due(node->close_at_ns, now)) {
 		irdma_handle_close_entry(node, 1);
 	} else if (due(node->stage_at_ns, now)) {
@@ -273,7 +293,7 @@ static void node_tick(struct irdma_cm_node *node, u64 now)
 }
 
 /**
- * irdma_cm_timer_tick - the core's timer fired
+ * irdma_cm_timer_tick - retransmit or expire what is due, when the timer fires
  * @t: the core's tcp_timer; loop thread, no lock held
  *
  * Retransmits or expires what is due, doubling each node's RTO (RFC 6298 5.5), and re-arms for the next deadline.

@@ -21,6 +21,8 @@ static void update_clock(struct loop *l)
 
 struct net *iwcm_enter(struct iwcm_ctx *ctx)
 {
+	if (iwcm_asleep(ctx) && iwcm_fork_resume(ctx))
+		log_error("iwcm", "no NIC thread in this forked process");
 	if (ctx->host)
 		update_clock(ctx->loop);
 	return net_enter(ctx->net);
@@ -58,6 +60,7 @@ static struct iwcm_ctx *ctx_alloc(struct loop *loop)
 	workq_init(&ctx->wq, ctx->loop);
 	work_setup(&ctx->deliver_work, iwcm_deliver_work);
 	ctx->watcher.event = iwcm_net_event;
+	iwcm_fork_init(ctx);
 	return ctx;
 }
 
@@ -67,6 +70,7 @@ static void ctx_free(struct iwcm_ctx *ctx)
 		loop_destroy(ctx->loop);
 	if (ctx->event_fd >= 0)
 		close(ctx->event_fd);
+	iwcm_fork_destroy(ctx);
 	pthread_cond_destroy(&ctx->delivered);
 	pthread_mutex_destroy(&ctx->dev_lock);
 	pthread_mutex_destroy(&ctx->lock);
@@ -223,7 +227,10 @@ void iwcm_close(struct iwcm_ctx *ctx)
 {
 	if (!ctx)
 		return;
-	if (ctx->host)
+	iwcm_fork_unwatch(ctx);
+	if (iwcm_asleep(ctx)) /* what was put by is closed; nothing else can be done without a thread, nor need it */
+		__atomic_store_n(&ctx->fork.asleep, false, __ATOMIC_RELEASE);
+	else if (ctx->host)
 		iwcm_thread_stop(ctx);
 	destroy_ids(ctx);
 	loop_run(ctx->loop);

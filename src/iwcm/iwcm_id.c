@@ -298,6 +298,7 @@ int iwcm_remote_addr(const struct iwcm_id *id, struct sockaddr_storage *out)
 
 int iwcm_call_begin(struct iwcm_id *id)
 {
+	iwcm_gate_enter(id->ctx);
 	iwcm_id_get(id);
 	pthread_mutex_lock(&id->call);
 	if (likely(!id->destroyed))
@@ -307,8 +308,11 @@ int iwcm_call_begin(struct iwcm_id *id)
 
 int iwcm_call_end(struct iwcm_id *id, int ret)
 {
+	struct iwcm_ctx *ctx = id->ctx;
+
 	pthread_mutex_unlock(&id->call);
 	iwcm_id_put(id);
+	iwcm_gate_leave(ctx);
 	return ret;
 }
 
@@ -366,6 +370,7 @@ static void destroy(struct iwcm_id *id)
 	struct iwcm_held h;
 	struct iwcm_id *req;
 
+	iwcm_gate_enter(id->ctx);
 	iwcm_id_get(id);
 	pthread_mutex_lock(&id->call);
 	id->destroyed = true;

@@ -41,13 +41,18 @@ void iwcm_device_put(struct iwcm_ctx *ctx, struct irdma_device *iwdev);
 /* @fn is told of each NIC that comes (@added) or goes, from the loop's thread with the device lock held, and at once of those that are there. Once. */
 void iwcm_watch_devices(struct iwcm_ctx *ctx, void (*fn)(void *arg, struct irdma_device *iwdev, bool added), void *arg);
 /*
- * fork(). In the parent: prepare takes the locks of the context (the NIC thread is between two turns then), parent gives them back. In the child: child does, and there
- * is no NIC thread; the first iwcm_enter-ing call, or iwcm_fork_resume(), makes it anew: own epoll set, own eventfds, own thread, the same sockets.
+ * fork(). In the parent: prepare waits until the NIC thread is between two turns and no call is under way, and takes the context's locks; parent gives them back. In the child: child
+ * gives them back, puts the sockets by, and there is no NIC thread; the first call, or iwcm_fork_resume(), makes it anew: own epoll set, own eventfds, own netlink sockets.
+ * Sockets from before the fork stay put by, and are the parent's (closing them in the child is only closing), until the process that had them ends, or iwcm_fork_adopt().
  */
 void iwcm_fork_prepare(struct iwcm_ctx *ctx);
 void iwcm_fork_parent(struct iwcm_ctx *ctx);
 void iwcm_fork_child(struct iwcm_ctx *ctx);
 int iwcm_fork_resume(struct iwcm_ctx *ctx); /* 0 also if nothing is to be done; -EMFILE, -ENOMEM, -EAGAIN */
+/* The child's user uses ids of before the fork: it serves their sockets from now on, beside the parent if that lives. Resumes. As iwcm_fork_resume(). */
+int iwcm_fork_adopt(struct iwcm_ctx *ctx);
+/* @fn is told when the process that had the sockets has ended and this one serves them now. From a thread of its own, no lock held. Any time. */
+void iwcm_fork_notify(struct iwcm_ctx *ctx, void (*fn)(void *arg), void *arg);
 
 #pragma GCC visibility pop
 

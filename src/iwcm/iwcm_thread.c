@@ -106,25 +106,28 @@ static void *nic_thread(void *arg)
 	u64 busy_at = loop_monotonic_ns();
 	unsigned int streak = 0;
 
+	fds[FD_NET].revents = POLLIN; /* what changed before there was a thread */
 	while (!__atomic_load_n(&ctx->stop, __ATOMIC_ACQUIRE)) {
-		wait_ready(ctx, fds, busy_at, streak);
+		iwcm_gate_enter(ctx); /* fork() waits for the end of a turn */
 		loop_enter(ctx->loop);
 		iwcm_enter(ctx);
 		streak = serve(ctx, fds, &busy_at) ? streak + 1 : 0;
 		loop_leave(ctx->loop);
+		iwcm_gate_leave(ctx);
+		wait_ready(ctx, fds, busy_at, streak);
 	}
 	return NULL;
 }
 
-/* All signals are blocked in it: they are the program's. */
-static int create_thread(struct iwcm_ctx *ctx)
+/* Signals are the program's. */
+int iwcm_thread_create(pthread_t *t, void *(*fn)(void *arg), void *arg)
 {
 	sigset_t all, old;
 	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&ctx->thread, NULL, nic_thread, ctx);
+	err = pthread_create(t, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -err;
 }
@@ -138,7 +141,7 @@ int iwcm_thread_start(struct iwcm_ctx *ctx)
 		return -errno;
 	ctx->loop->wake_arg = ctx;
 	ctx->loop->wake = loop_wake;
-	err = create_thread(ctx);
+	err = iwcm_thread_create(&ctx->thread, nic_thread, ctx);
 	if (!err)
 		return 0;
 	ctx->loop->wake = NULL;

@@ -3,6 +3,7 @@
  * iwcm: what only this room sees. Theory of operation: iwcm_id.c (ids), iwcm_ctx.c (contexts, the NIC thread).
  *
  * Locks, outermost first:
+ *   ctx->fork.gate held shared by calls and by the NIC thread's turns (they nest), alone by fork()
  *   id->call       one call on an id at a time, for the whole call. Never taken by an upcall.
  *   ctx->dev_lock  the set of devices, and which ids are bound or listen on them (children). Never taken by an upcall.
  *   the CM's core lock, then those of rnic, port, net
@@ -123,6 +124,19 @@ struct iwcm_id {
 	LIST_HEAD(iwcm_id_list, iwcm_id) untaken; /* listener: requests not fetched yet */
 };
 
+/* What fork() needs: iwcm_fork.c. */
+struct iwcm_fork {
+	pthread_rwlock_t gate;
+	pthread_mutex_t lock;          /* resume, adopt */
+	bool asleep;                   /* atomic: forked, and no NIC thread yet */
+	bool dormant;                  /* sockets of before the fork are put by */
+	int owner_fd;                  /* pidfd of the process that has them; this one's own, made at its first fork, or -1 */
+	pthread_t watcher;             /* waits for the owner to end... */
+	int watch_fd, stop_fd;         /* ...or to be told that it need not; -1: there is none */
+	void (*notify)(void *arg);     /* atomic */
+	void *notify_arg;
+};
+
 struct iwcm_ctx {
 	struct loop *loop;
 	struct net *net;
@@ -164,6 +178,7 @@ struct iwcm_ctx {
 	int wake_fd;
 	u64 sleep_until_ns;            /* atomic; 0: awake */
 	bool stop;                     /* atomic */
+	struct iwcm_fork fork;
 
 	struct port_capture *capture;
 	void (*frame)(void *arg, struct port *port, bool out, const struct pkt *p, u64 now_ns);
@@ -179,6 +194,24 @@ void iwcm_leave(struct net *prev);
 /* ---- iwcm_thread.c ---- */
 int iwcm_thread_start(struct iwcm_ctx *ctx);
 void iwcm_thread_stop(struct iwcm_ctx *ctx);
+
+int iwcm_thread_create(pthread_t *t, void *(*fn)(void *arg), void *arg); /* with all signals blocked; 0 or -EAGAIN */
+
+/* ---- iwcm_fork.c ---- */
+void iwcm_fork_init(struct iwcm_ctx *ctx);
+void iwcm_fork_destroy(struct iwcm_ctx *ctx);
+void iwcm_fork_unwatch(struct iwcm_ctx *ctx);
+static inline bool iwcm_asleep(const struct iwcm_ctx *ctx) { return unlikely(__atomic_load_n(&ctx->fork.asleep, __ATOMIC_ACQUIRE)); }
+static inline void iwcm_gate_enter(struct iwcm_ctx *ctx)
+{
+	if (ctx->host)
+		pthread_rwlock_rdlock(&ctx->fork.gate);
+}
+static inline void iwcm_gate_leave(struct iwcm_ctx *ctx)
+{
+	if (ctx->host)
+		pthread_rwlock_unlock(&ctx->fork.gate);
+}
 
 /* ---- iwcm_dev.c ---- */
 int iwcm_dev_add_all(struct iwcm_ctx *ctx);

@@ -62,6 +62,14 @@ struct net_watcher {
 /* The machine's own network. 0 or a negative errno. */
 int net_open_host(struct net **out);
 void net_close(struct net *net);
+/*
+ * fork(), of the machine's own network: no thread is in net_process(). Prepare takes its locks, parent and child give them back; in the child nothing is asked until resume
+ * has opened sockets of its own. What changed meanwhile comes with the next net_process(), which the caller sees to.
+ */
+void net_fork_prepare(struct net *net);
+void net_fork_parent(struct net *net);
+void net_fork_child(struct net *net);
+int net_fork_resume(struct net *net); /* 0 or a negative errno */
 /* Descriptor that polls readable when net_process() has work; -1 for a simulated net. */
 int net_fd(const struct net *net);
 /* Read what changed and call the watchers. Simulated: delivers queued changes. */

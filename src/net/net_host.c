@@ -714,3 +714,59 @@ int net_open_host(struct net **out)
 	*out = &h->net;
 	return 0;
 }
+
+/* ---- fork ---- */
+
+/**
+ * net_fork_prepare() - this process is about to fork
+ * @net: from net_open_host()
+ */
+void net_fork_prepare(struct net *net)
+{
+	pthread_mutex_lock(&host_of(net)->req_lock);
+	pthread_mutex_lock(&net->lock);
+}
+
+/**
+ * net_fork_parent() - it has forked
+ * @net: the network
+ */
+void net_fork_parent(struct net *net)
+{
+	pthread_mutex_unlock(&net->lock);
+	pthread_mutex_unlock(&host_of(net)->req_lock);
+}
+
+/**
+ * net_fork_child() - it is the child of a fork
+ * @net: the network; its sockets are the parent's: answers would go to either
+ */
+void net_fork_child(struct net *net)
+{
+	struct net_host *h = host_of(net);
+
+	sockets_close(h);
+	h->event_fd = h->req_fd = h->probe_fd[0] = h->probe_fd[1] = -1;
+	pthread_cond_init(&net->called, NULL);
+	net_fork_parent(net);
+}
+
+/**
+ * net_fork_resume() - the child begins to use it
+ * @net: the network
+ *
+ * Return: 0, or what the kernel said; it may be tried again.
+ */
+int net_fork_resume(struct net *net)
+{
+	struct net_host *h = host_of(net);
+	int err = sockets_open(h);
+
+	if (!err) {
+		h->resync = true;
+		return 0;
+	}
+	sockets_close(h);
+	h->event_fd = h->req_fd = h->probe_fd[0] = h->probe_fd[1] = -1;
+	return err;
+}

@@ -89,6 +89,7 @@ int host_obj_add(struct port_host *h, struct host_obj *o, enum host_kind kind)
 	if (!h->free_slot && grow_slots(h))
 		return -ENOMEM;
 	o->kind = kind;
+	o->put_by = -1;
 	o->slot = h->free_slot;
 	s = &h->slots[o->slot];
 	h->free_slot = s->next;
@@ -115,6 +116,8 @@ void host_obj_kill(struct port_host *h, struct host_obj *o)
 	struct host_slot *s = &h->slots[o->slot];
 
 	host_disarm(h, o);
+	if (o->put_by >= 0)
+		close(o->put_by);
 	s->obj = NULL;
 	s->generation++;
 	s->next = h->free_slot;
@@ -441,7 +444,8 @@ void port_host_close(struct port_host *h)
 	hash_destroy(&h->conns);
 	hash_destroy(&h->reservations);
 	pthread_mutex_destroy(&h->lock);
-	close(h->epfd);
+	if (h->epfd >= 0)
+		close(h->epfd);
 	free(h->slots);
 	free(h);
 }
@@ -521,4 +525,5 @@ const struct port_ops host_ops = {
 	.stream_abort = host_stream_abort,
 	.stream_close = host_stream_close,
 	.stream_error = host_stream_error,
+	.stream_quiet = host_stream_quiet,
 };

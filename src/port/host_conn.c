@@ -328,7 +328,7 @@ static int begin_connect(struct port_host *h, struct host_conn *c)
 	if (connect(c->fd, (struct sockaddr *)&ss, len) && errno != EINPROGRESS)
 		return -errno;
 	/* Not before: a socket that is not connecting polls as hung up. */
-	return host_watch(h, &c->obj, c->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+	return host_watch(h, &c->obj, c->fd, HOST_EPOLL_STREAM);
 }
 
 /* Locked. */

@@ -11,6 +11,7 @@
 #define UWARP_PORT_HOST_INTERNAL_H
 
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include "port/port.h"
 
@@ -31,6 +32,9 @@
 /* Out of descriptors or memory in accept(): somebody has to give some back first. */
 #define HOST_ACCEPT_BACKOFF_MS 100u
 
+/* What is reported of a connection's socket. */
+#define HOST_EPOLL_STREAM (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
+
 /* What synthesized segments of the peer say: 64 KiB, which no CM exchange comes near. */
 #define HOST_WSCALE 7u
 #define HOST_WINDOW 65535u
@@ -47,6 +51,7 @@ struct host_obj {
 	bool dead;                /* its owner gave it up; nothing is delivered any more */
 	u32 refs;                 /* callbacks in progress with the lock given up */
 	u32 slot, generation;     /* what epoll knows it by */
+	int put_by;               /* its socket, while that is another process's; else -1 */
 	struct wheel_timer timer;
 };
 
@@ -240,6 +245,7 @@ void host_queue(struct port_host *h, struct host_conn *c);                      
 void host_unqueue(struct port_host *h, struct host_conn *c);                    /* locked */
 
 /* host_socket.c */
+extern bool host_sockets_shared; /* some process has copies of our sockets: to close them ends nothing */
 socklen_t host_sockaddr(struct host_port *p, bool ipv4, const u32 *addr, u16 number, struct sockaddr_storage *ss);
 void host_from_sockaddr(const struct sockaddr_storage *ss, u32 *addr, u16 *number);
 int host_bound_socket(struct host_port *p, bool ipv4, const u32 *addr, u16 number); /* descriptor or negative errno */
@@ -289,6 +295,7 @@ int host_stream_shutdown(struct port_stream *s);
 void host_stream_abort(struct port_stream *s);
 void host_stream_close(struct port_stream *s);
 int host_stream_error(struct port_stream *s);
+void host_stream_quiet(struct port_stream *s, bool on);
 void host_stream_event(struct port_host *h, struct host_conn *c, u32 epoll_events); /* locked; gives the lock up */
 void host_stream_run(struct port_host *h, struct host_conn *c);                     /* locked; gives the lock up */
 void host_stream_timer(struct port_host *h, struct host_conn *c);                   /* locked */

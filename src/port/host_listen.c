@@ -132,7 +132,7 @@ static void accepted(struct port_host *h, struct host_listener *l, int fd, const
 		host_close_fd(fd, true);
 		return;
 	}
-	if (host_watch(h, &c->obj, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
+	if (host_watch(h, &c->obj, fd, HOST_EPOLL_STREAM)) {
 		host_conn_kill(h, c, true);
 		return;
 	}

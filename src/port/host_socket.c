@@ -30,6 +30,8 @@
 
 #define FREE_TRIES 8u
 
+bool host_sockets_shared;
+
 struct host_resv_key {
 	const struct host_port *port;
 	u32 addr[4];
@@ -165,6 +167,15 @@ int host_bound_socket(struct host_port *p, bool ipv4, const u32 *addr, u16 numbe
 	return fd;
 }
 
+/* End a connection, or a listener, whose descriptor a forked process has as well. connect() to nobody is TCP's ABORT. */
+static void end_shared(int fd, bool abort)
+{
+	struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+
+	if (!abort || connect(fd, &nobody, sizeof(nobody)))
+		shutdown(fd, SHUT_RDWR);
+}
+
 /**
  * host_close_fd() - close a socket
  * @fd: descriptor, or -1 for none
@@ -178,6 +189,8 @@ void host_close_fd(int fd, bool abort)
 		return;
 	if (abort)
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	if (unlikely(host_sockets_shared))
+		end_shared(fd, abort);
 	close(fd);
 }
 

@@ -410,3 +410,22 @@ int host_stream_error(struct port_stream *s)
 {
 	return __atomic_load_n(&host_conn_of_stream(s)->error, __ATOMIC_RELAXED);
 }
+
+/**
+ * host_stream_quiet() - port_ops.stream_quiet
+ * @s: the stream
+ * @on: report errors and the end of both directions alone; else everything again, beginning with what is ready
+ */
+void host_stream_quiet(struct port_stream *s, bool on)
+{
+	struct host_conn *c = host_conn_of_stream(s);
+	struct port_host *h = c->port->host;
+
+	pthread_mutex_lock(&h->lock);
+	host_rewatch(h, &c->obj, c->fd, on ? EPOLLET : HOST_EPOLL_STREAM);
+	if (!on && __atomic_load_n(&c->left, __ATOMIC_ACQUIRE)) {
+		c->events |= PORT_READABLE; /* epoll knows nothing of it */
+		host_queue(h, c);
+	}
+	pthread_mutex_unlock(&h->lock);
+}

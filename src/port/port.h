@@ -156,6 +156,16 @@ int port_host_fd(const struct port_host *h);     /* polls readable when there is
 /* Handle what is ready (at most a bounded batch); call from the loop's thread. True if anything was done. */
 bool port_host_process(struct port_host *h);
 
+/*
+ * fork(). The loop's thread is not in it. Prepare takes the instance's lock, parent and child give it back. In the child all sockets are put by: they are not watched, calls on them
+ * fail, closing them is only closing; resume makes a new epoll set for what is new; adopt takes those that were put by into use.
+ */
+void port_host_fork_prepare(struct port_host *h);
+void port_host_fork_parent(struct port_host *h);
+void port_host_fork_child(struct port_host *h);
+int port_host_fork_resume(struct port_host *h); /* 0, -EMFILE, -ENOMEM */
+void port_host_fork_adopt(struct port_host *h);
+
 /* ---- wire port: a network inside the process ---- */
 struct port_wire;
 

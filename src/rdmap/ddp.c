@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * DDP and RDMAP headers (RFC 5041 4, 5040 4, 7306): one table by opcode, a pure decoder, builders for the
+ * DDP and RDMAP headers (RFC 5041 4, 5040 4, 7306): one table by opcode, a pure decoder, builders, the
  * RTR messages of RFC 6581.
  *
  * The decoder checks what a segment alone can show: lengths, versions, opcode, tagged bit,
@@ -10,22 +10,21 @@
 #include <errno.h>
 #include "rdmap/rdmap_internal.h"
 
-#define ANY_LEN UINT32_MAX
 #define RTR_MSN 1 /* RFC 5041 5.3: the first of its queue */
 
 const struct rdmap_op rdmap_ops[RDMAP_OPCODES] = {
-	[RDMAP_WRITE]       = { "RDMA Write", true, 0, 0, ANY_LEN },
+	[RDMAP_WRITE]       = { "RDMA Write", true, 0, 0, RDMAP_ANY_LEN },
 	[RDMAP_READ_REQ]    = { "RDMA Read Request", false, DDP_QN_READ_REQ, RDMAP_READ_REQ_SIZE, RDMAP_READ_REQ_SIZE },
-	[RDMAP_READ_RESP]   = { "RDMA Read Response", true, 0, 0, ANY_LEN },
-	[RDMAP_SEND]        = { "Send", false, DDP_QN_SEND, 0, ANY_LEN },
-	[RDMAP_SEND_INV]    = { "Send with Invalidate", false, DDP_QN_SEND, 0, ANY_LEN },
-	[RDMAP_SEND_SE]     = { "Send with Solicited Event", false, DDP_QN_SEND, 0, ANY_LEN },
-	[RDMAP_SEND_SE_INV] = { "Send with Solicited Event and Invalidate", false, DDP_QN_SEND, 0, ANY_LEN },
-	[RDMAP_TERMINATE]   = { "Terminate", false, DDP_QN_TERMINATE, 4, ANY_LEN },
-	[RDMAP_IMM]         = { "Immediate Data", false, DDP_QN_SEND, 8, 8 },
-	[RDMAP_IMM_SE]      = { "Immediate Data with Solicited Event", false, DDP_QN_SEND, 8, 8 },
-	[RDMAP_ATOMIC_REQ]  = { "Atomic Request", false, DDP_QN_READ_REQ, 52, 52 },
-	[RDMAP_ATOMIC_RESP] = { "Atomic Response", false, DDP_QN_ATOMIC_RESP, 12, 12 },
+	[RDMAP_READ_RESP]   = { "RDMA Read Response", true, 0, 0, RDMAP_ANY_LEN },
+	[RDMAP_SEND]        = { "Send", false, DDP_QN_SEND, 0, RDMAP_ANY_LEN },
+	[RDMAP_SEND_INV]    = { "Send with Invalidate", false, DDP_QN_SEND, 0, RDMAP_ANY_LEN },
+	[RDMAP_SEND_SE]     = { "Send with Solicited Event", false, DDP_QN_SEND, 0, RDMAP_ANY_LEN },
+	[RDMAP_SEND_SE_INV] = { "Send with Solicited Event and Invalidate", false, DDP_QN_SEND, 0, RDMAP_ANY_LEN },
+	[RDMAP_TERMINATE]   = { "Terminate", false, DDP_QN_TERMINATE, 4, RDMAP_ANY_LEN },
+	[RDMAP_IMM]         = { "Immediate Data", false, DDP_QN_SEND, RDMAP_IMM_SIZE, RDMAP_IMM_SIZE },
+	[RDMAP_IMM_SE]      = { "Immediate Data with Solicited Event", false, DDP_QN_SEND, RDMAP_IMM_SIZE, RDMAP_IMM_SIZE },
+	[RDMAP_ATOMIC_REQ]  = { "Atomic Request", false, DDP_QN_READ_REQ, RDMAP_ATOMIC_REQ_SIZE, RDMAP_ATOMIC_REQ_SIZE },
+	[RDMAP_ATOMIC_RESP] = { "Atomic Response", false, DDP_QN_ATOMIC_RESP, RDMAP_ATOMIC_RESP_SIZE, RDMAP_ATOMIC_RESP_SIZE },
 };
 
 /**
@@ -62,7 +61,7 @@ static void parse_untagged(const u8 *p, struct ddp_hdr *h)
 /* A message of fixed length is far below the smallest MULPDU (RFC 5044 3.1): it is one segment. */
 static int check_fixed(const struct rdmap_op *op, const struct ddp_hdr *h, struct rdmap_error *err)
 {
-	if (op->max_len == ANY_LEN)
+	if (op->max_len == RDMAP_ANY_LEN)
 		return 0;
 	if (h->mo)
 		return fault(err, TERM_LAYER_DDP, TERM_DDP_UNTAGGED, TERM_DDP_U_MO);
@@ -95,7 +94,7 @@ static int check_rdmap(u8 control, const struct ddp_hdr *h, struct rdmap_error *
 
 /**
  * ddp_parse() - decode the headers of a ULPDU
- * @ulpdu: the ULPDU
+ * @ulpdu: the ULPDU; at most its first DDP_UNTAGGED_HDR bytes are read
  * @len: its length
  * @out: the header; its payload points into @ulpdu
  * @err: on failure, what the Terminate has to say
@@ -129,21 +128,46 @@ int ddp_parse(const u8 *ulpdu, u32 len, struct ddp_hdr *out, struct rdmap_error 
 	return check_rdmap(ulpdu[1], out, err);
 }
 
-u32 ddp_build_untagged(u8 opcode, u32 msn, u8 out[DDP_UNTAGGED_HDR])
+static void put_control(u8 *out, u8 ddp, u8 opcode, bool last)
 {
-	out[0] = DDP_LAST | DDP_VERSION;
+	out[0] = (u8)(ddp | DDP_VERSION | (last ? DDP_LAST : 0));
 	out[1] = (u8)(RDMAP_VERSION << RDMAP_VERSION_SHIFT | opcode);
-	put_be32(out + 2, 0);
+}
+
+/**
+ * ddp_put_untagged() - header of an untagged segment
+ * @out: DDP_UNTAGGED_HDR bytes
+ * @opcode: enum rdmap_opcode; says the queue, too
+ * @last: the last segment of its message
+ * @inv_stag: STag that the peer invalidates, 0 if none
+ * @msn: message sequence number of its queue
+ * @mo: bytes of the message before this segment
+ *
+ * Return: its length.
+ */
+u32 ddp_put_untagged(u8 *out, u8 opcode, bool last, u32 inv_stag, u32 msn, u32 mo)
+{
+	put_control(out, 0, opcode, last);
+	put_be32(out + 2, inv_stag);
 	put_be32(out + 6, rdmap_ops[opcode].qn);
 	put_be32(out + 10, msn);
-	put_be32(out + 14, 0);
+	put_be32(out + 14, mo);
 	return DDP_UNTAGGED_HDR;
 }
 
-u32 ddp_build_tagged(u8 opcode, u32 stag, u64 to, u8 out[DDP_TAGGED_HDR])
+/**
+ * ddp_put_tagged() - header of a tagged segment
+ * @out: DDP_TAGGED_HDR bytes
+ * @opcode: RDMAP_WRITE or RDMAP_READ_RESP
+ * @last: the last segment of its message
+ * @stag: where it goes at the peer
+ * @to: offset there, of this segment
+ *
+ * Return: its length.
+ */
+u32 ddp_put_tagged(u8 *out, u8 opcode, bool last, u32 stag, u64 to)
 {
-	out[0] = DDP_TAGGED | DDP_LAST | DDP_VERSION;
-	out[1] = (u8)(RDMAP_VERSION << RDMAP_VERSION_SHIFT | opcode);
+	put_control(out, DDP_TAGGED, opcode, last);
 	put_be32(out + 2, stag);
 	put_be64(out + 6, to);
 	return DDP_TAGGED_HDR;
@@ -162,12 +186,12 @@ u32 rdmap_build_rtr(u32 kind, u8 ulpdu[DDP_UNTAGGED_HDR + RDMAP_READ_REQ_SIZE])
 {
 	switch (kind) {
 	case RDMAP_RTR_SEND:
-		return ddp_build_untagged(RDMAP_SEND, RTR_MSN, ulpdu);
+		return ddp_put_untagged(ulpdu, RDMAP_SEND, true, 0, RTR_MSN, 0);
 	case RDMAP_RTR_WRITE:
-		return ddp_build_tagged(RDMAP_WRITE, 0, 0, ulpdu);
+		return ddp_put_tagged(ulpdu, RDMAP_WRITE, true, 0, 0);
 	case RDMAP_RTR_READ:
 		memset(ulpdu + DDP_UNTAGGED_HDR, 0, RDMAP_READ_REQ_SIZE);
-		return ddp_build_untagged(RDMAP_READ_REQ, RTR_MSN, ulpdu) + RDMAP_READ_REQ_SIZE;
+		return ddp_put_untagged(ulpdu, RDMAP_READ_REQ, true, 0, RTR_MSN, 0) + RDMAP_READ_REQ_SIZE;
 	default:
 		return 0;
 	}
@@ -216,5 +240,5 @@ u32 rdmap_read_len(const struct ddp_hdr *h)
  */
 u32 rdmap_build_rtr_response(const struct ddp_hdr *h, u8 ulpdu[DDP_TAGGED_HDR])
 {
-	return ddp_build_tagged(RDMAP_READ_RESP, get_be32(h->payload), get_be64(h->payload + 4), ulpdu);
+	return ddp_put_tagged(ulpdu, RDMAP_READ_RESP, true, get_be32(h->payload), get_be64(h->payload + 4));
 }

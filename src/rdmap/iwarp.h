@@ -78,7 +78,7 @@ enum rdmap_opcode {
 	RDMAP_TERMINATE, RDMAP_IMM, RDMAP_IMM_SE, RDMAP_ATOMIC_REQ, RDMAP_ATOMIC_RESP, RDMAP_OPCODES
 };
 
-enum rdmap_atomic_opcode { RDMAP_FETCH_ADD, RDMAP_CMP_SWAP }; /* RFC 7306 5.2.1 */
+enum rdmap_atomic_opcode { RDMAP_FETCH_ADD = 0, RDMAP_CMP_SWAP = 2 }; /* RFC 7306 5.2.1 */
 
 /* Terminate, RFC 5040 4.8 */
 enum rdmap_layer { TERM_LAYER_RDMAP, TERM_LAYER_DDP, TERM_LAYER_LLP };

@@ -171,10 +171,12 @@ struct rdmap_rx {
 	u32 placed;                    /* payload bytes */
 	u32 trailer;                   /* pad and CRC bytes still to come behind it */
 	bool direct;
+	u8 near_large;                 /* a large FPDU may come soon: how many small ones may before that hope is given up */
 	u32 msn[DDP_QN_ATOMIC_RESP + 1]; /* expected, RFC 5041 5.3 */
 	u32 mo[DDP_QN_ATOMIC_RESP + 1];  /* expected */
 	u8 opcode[DDP_QN_ATOMIC_RESP + 1]; /* of the message in progress: its segments agree */
-	const struct rdmap_error *error; /* the first; sticky */
+	const struct rdmap_error *error; /* the first, or &rdmap_rx_stop; sticky */
+	struct rdmap_error found;      /* what @error points to when ddp_parse() found it */
 	const u8 *bad_ulpdu;           /* what the Terminate quotes, NULL: nothing */
 	u32 bad_len;
 	u64 fpdus, bytes;
@@ -183,7 +185,7 @@ void rdmap_rx_init(struct rdmap_rx *rx, const struct rdmap_rx_ops *ops, void *ct
 void rdmap_rx_destroy(struct rdmap_rx *rx);
 /* Where the next bytes of the stream are to be read to: number of pieces (1..@max, @max at least 2); -EPROTO (rx->error), -ENOMEM. */
 int rdmap_rx_want(struct rdmap_rx *rx, struct iovec *iov, int max);
-/* @n bytes were read into them, in order. 0; -EPROTO: rx->error says what is wrong; -ENOMEM. */
+/* @n bytes were read into them, in order. 0; -EPROTO: rx->error says what is wrong, or is &rdmap_rx_stop; -ENOMEM. */
 int rdmap_rx_got(struct rdmap_rx *rx, size_t n);
 /* Is an FPDU begun and not complete? A FIN now is no orderly end (RFC 5044 9.1). */
 bool rdmap_rx_cut_off(const struct rdmap_rx *rx);

@@ -54,8 +54,21 @@ static inline void put_be64(u8 *p, u64 v)
 	memcpy(p, &v, sizeof(v));
 }
 
-/* Header of a message that is one segment; queue from the table. Return its length. */
-u32 ddp_build_untagged(u8 opcode, u32 msn, u8 out[DDP_UNTAGGED_HDR]);
-u32 ddp_build_tagged(u8 opcode, u32 stag, u64 to, u8 out[DDP_TAGGED_HDR]);
+#define RDMAP_ANY_LEN UINT32_MAX
+/* Is a message with this opcode one of fixed length, or a Terminate? Such ones are handed out whole. */
+static inline bool rdmap_is_control(u8 opcode)
+{
+	return opcode == RDMAP_TERMINATE || rdmap_ops[opcode].max_len != RDMAP_ANY_LEN;
+}
+
+/* Bytes of an FPDU without markers. */
+static inline u32 mpa_fpdu_bytes(u32 ulpdu_len)
+{
+	return ((MPA_LEN_SIZE + ulpdu_len + 3) & ~3u) + MPA_CRC_SIZE;
+}
+/* Is the CRC of this whole FPDU without markers right? */
+bool mpa_crc_ok(const u8 *fpdu, u32 fpdu_len);
+/* Has an FPDU begun, be it with the marker in front of it? */
+bool mpa_rx_begun(const struct mpa_rx *rx);
 
 #endif

@@ -37,7 +37,7 @@ static u8 quoted(const struct rdmap_error *err, const u8 *ulpdu, u32 len)
 u32 rdmap_build_terminate(const struct rdmap_error *err, u32 msn, const u8 *ulpdu, u32 len, u8 out[RDMAP_TERM_MAX])
 {
 	u8 hdrct = quoted(err, ulpdu, len);
-	u32 pos = ddp_build_untagged(RDMAP_TERMINATE, msn, out);
+	u32 pos = ddp_put_untagged(out, RDMAP_TERMINATE, true, 0, msn, 0);
 	u32 n;
 
 	out[pos++] = (u8)(err->layer << 4 | (err->etype & 0xF));
@@ -78,23 +78,23 @@ static const struct {
 } error_names[] = {
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_CATASTROPHIC, 0 }, "RDMAP: local catastrophic error" },
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_STAG }, "RDMAP remote protection: invalid STag" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, 1 }, "RDMAP remote protection: base or bounds violation" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, 2 }, "RDMAP remote protection: access rights violation" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, 3 }, "RDMAP remote protection: STag not associated with this stream" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, 4 }, "RDMAP remote protection: tagged offset wraps" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, 9 }, "RDMAP remote protection: STag cannot be invalidated" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_BOUNDS }, "RDMAP remote protection: base or bounds violation" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_ACCESS }, "RDMAP remote protection: access rights violation" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_STREAM_STAG }, "RDMAP remote protection: STag not associated with this stream" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_WRAP }, "RDMAP remote protection: tagged offset wraps" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_P_INVALIDATE }, "RDMAP remote protection: STag cannot be invalidated" },
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, 255 }, "RDMAP remote protection: unspecified" },
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, TERM_RDMAP_BAD_VERSION }, "RDMAP remote operation: invalid version" },
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, TERM_RDMAP_OPCODE }, "RDMAP remote operation: unexpected opcode" },
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, TERM_RDMAP_STREAM }, "RDMAP remote operation: catastrophic, this stream" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, 8 }, "RDMAP remote operation: catastrophic, global" },
-	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, 9 }, "RDMAP remote operation: STag cannot be invalidated" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, TERM_RDMAP_GLOBAL }, "RDMAP remote operation: catastrophic, global" },
+	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, TERM_RDMAP_O_INVALIDATE }, "RDMAP remote operation: STag cannot be invalidated" },
 	{ { TERM_LAYER_RDMAP, TERM_RDMAP_OPERATION, 255 }, "RDMAP remote operation: unspecified" },
 	{ { TERM_LAYER_DDP, TERM_DDP_CATASTROPHIC, 0 }, "DDP: local catastrophic error" },
 	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_STAG }, "DDP tagged buffer: invalid STag" },
-	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, 1 }, "DDP tagged buffer: base or bounds violation" },
-	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, 2 }, "DDP tagged buffer: STag not associated with this stream" },
-	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, 3 }, "DDP tagged buffer: tagged offset wraps" },
+	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_BOUNDS }, "DDP tagged buffer: base or bounds violation" },
+	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_STREAM_STAG }, "DDP tagged buffer: STag not associated with this stream" },
+	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_WRAP }, "DDP tagged buffer: tagged offset wraps" },
 	{ { TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_VERSION }, "DDP tagged buffer: invalid version" },
 	{ { TERM_LAYER_DDP, TERM_DDP_UNTAGGED, TERM_DDP_U_QN }, "DDP untagged buffer: invalid queue number" },
 	{ { TERM_LAYER_DDP, TERM_DDP_UNTAGGED, TERM_DDP_U_NO_BUFFER }, "DDP untagged buffer: no buffer" },

@@ -61,8 +61,12 @@ static int init_tables(struct irdma_device *dev)
 		goto destroy_qps;
 	if (hash_init(&dev->apbvt, NULL))
 		goto destroy_arp;
+	if (rnic_stag_table_init(&rnic_device_of(dev)->stags))
+		goto destroy_apbvt;
 	return 0;
 
+destroy_apbvt:
+	hash_destroy(&dev->apbvt);
 destroy_arp:
 	hash_destroy(&dev->arp);
 destroy_qps:
@@ -107,6 +111,7 @@ int rnic_device_create(struct loop *loop, struct net *net, const struct net_ifac
 	pool_init(&d->qp_pool, sizeof(struct rnic_qp), 0);
 	pool_init(&d->apbvt_pool, sizeof(struct apbvt_entry), 0);
 	workq_init(&d->wq, loop);
+	rnic_lease_init(d);
 	*out = dev;
 	return 0;
 }
@@ -150,11 +155,14 @@ void rnic_device_destroy(struct irdma_device *iwdev)
 
 	drain_work(d);
 	expect_empty(iwdev, "QPs", d->qps_created - __atomic_load_n(&d->qps_freed, __ATOMIC_ACQUIRE));
+	expect_empty(iwdev, "CQs", __atomic_load_n(&d->cqs, __ATOMIC_ACQUIRE));
+	expect_empty(iwdev, "protection domains", __atomic_load_n(&d->pds, __ATOMIC_ACQUIRE));
 	expect_empty(iwdev, "port reservations", iwdev->apbvt.count);
 	expect_empty(iwdev, "ILQ buffers", iwdev->vsi.small.used + iwdev->vsi.large.used);
 	if (iwdev->port)
 		iwdev->port->ops->unplug(iwdev->port);
 	rnic_arp_flush(iwdev);
+	rnic_stag_table_destroy(&d->stags);
 	hash_destroy(&iwdev->apbvt);
 	hash_destroy(&iwdev->arp);
 	hash_destroy(&iwdev->qps);
@@ -162,6 +170,7 @@ void rnic_device_destroy(struct irdma_device *iwdev)
 	pool_destroy(&iwdev->vsi.small);
 	pool_destroy(&d->apbvt_pool);
 	pool_destroy(&d->qp_pool);
+	rnic_lease_destroy(d);
 	pthread_mutex_destroy(&iwdev->vsi.lock);
 	pthread_mutex_destroy(&iwdev->lock);
 	free(d);

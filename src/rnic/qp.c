@@ -10,6 +10,7 @@
  * it with no lock held, at once if it is the one that saw it, else from a work item. The CM hears of a
  * stream's end at most once, and exactly once unless it released the stream before.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "rnic/rnic_internal.h"
 
@@ -83,7 +84,7 @@ void rnic_qp_set_state(struct irdma_qp *qp, enum rnic_qp_state next)
 {
 	assert(rnic_qp_may_step(qp->state, next));
 	log_debug(ROOM, "qp %u: %s -> %s", qp->qp_num, rnic_qp_state_str(qp->state), rnic_qp_state_str(next));
-	qp->state = next;
+	__atomic_store_n(&qp->state, next, __ATOMIC_RELAXED); /* whoever reads the stream glances at it */
 }
 
 void rnic_qp_set_ae(struct irdma_qp *qp, enum rnic_ae ae)
@@ -99,7 +100,7 @@ void rnic_qp_raise(struct irdma_qp *qp)
 	if (qp->disconn_raised)
 		return;
 	qp->disconn_raised = true;
-	rnic_qp_of(qp)->todo |= RNIC_TODO_DISCONNECT;
+	rnic_qp_set_todo(rnic_qp_of(qp), rnic_qp_of(qp)->todo | RNIC_TODO_DISCONNECT);
 }
 
 void rnic_qp_kick(struct irdma_qp *qp)
@@ -116,8 +117,15 @@ void rnic_qp_fail(struct irdma_qp *qp, enum rnic_ae ae)
 		rnic_qp_set_state(qp, RNIC_QP_ERROR);
 	timer_del(&qp->rtr_timer);
 	rnic_tx_drop(qp);
+	rnic_qp_flush(qp);
 	if (qp->stream)
 		rnic_qp_raise(qp);
+}
+
+void rnic_qp_alarm(struct rnic_qp *q)
+{
+	__atomic_store_n(&q->alarm, 1, __ATOMIC_RELEASE);
+	rnic_qp_kick(&q->qp);
 }
 
 void rnic_qp_abort(struct irdma_qp *qp, enum rnic_ae ae)
@@ -187,19 +195,14 @@ static int table_add(struct irdma_qp *qp)
 		qp->qp_num = next_qpn(iwdev);
 		hash_add(&iwdev->qps, &qp->hn, qpn_hash(qp->qp_num));
 		rnic_device_of(iwdev)->qps_created++;
+		rnic_device_of(iwdev)->made++;
 	}
 	mutex_unlock(&iwdev->lock);
 	return rc;
 }
 
-/**
- * rnic_qp_create() - a queue pair in IDLE
- * @iwdev: the device
- * @out: the QP, with one reference, which rnic_qp_destroy() drops
- *
- * Return: 0, -ENOMEM, or -ENOSPC if there are too many.
- */
-int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
+/* A QP in IDLE, with @v's queues, or without any. */
+int rnic_qp_make(struct irdma_device *iwdev, struct rnic_verbs *v, struct irdma_qp **out)
 {
 	struct rnic_qp *q = memory_get(iwdev);
 	int rc;
@@ -209,18 +212,36 @@ int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
 	memset(q, 0, sizeof(*q));
 	q->qp.iwdev = iwdev;
 	q->qp.refcount = 1;
-	q->read_msn = 1;
+	q->v = v;
 	pthread_mutex_init(&q->qp.lock, NULL);
+	pthread_mutex_init(&q->rx_lock, NULL);
 	work_setup(&q->work, rnic_qp_work);
 	timer_setup(&q->qp.rtr_timer, iwdev->loop, rnic_qp_rtr_timeout);
+	if (v) {
+		q->qp.pd = v->attr.pd;
+		q->access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	}
 	rc = table_add(&q->qp);
 	if (rc) {
+		pthread_mutex_destroy(&q->rx_lock);
 		pthread_mutex_destroy(&q->qp.lock);
 		memory_put(iwdev, q);
 		return rc;
 	}
 	*out = &q->qp;
 	return 0;
+}
+
+/**
+ * rnic_qp_create() - a queue pair in IDLE, without queues: for connections that carry no data
+ * @iwdev: the device
+ * @out: the QP, with one reference, which rnic_qp_destroy() drops
+ *
+ * Return: 0, -ENOMEM, or -ENOSPC if there are too many.
+ */
+int rnic_qp_create(struct irdma_device *iwdev, struct irdma_qp **out)
+{
+	return rnic_qp_make(iwdev, NULL, out);
 }
 
 /**
@@ -232,13 +253,25 @@ void rnic_qp_hold(struct irdma_qp *qp)
 	count_up(&qp->refcount);
 }
 
+/* What it did goes into the device's sums. */
 static void qp_free(struct irdma_qp *qp)
 {
+	struct irdma_device *iwdev = qp->iwdev;
+	struct rnic_device *d = rnic_device_of(iwdev);
+	struct rnic_qp *q = rnic_qp_of(qp);
+
 	assert(qp->destroying && !qp->stream);
 	rnic_tx_drop(qp);
-	mpa_rx_destroy(&qp->rx);
+	rdmap_rx_destroy(&q->rx);
+	free(q->answers.ring);
+	if (q->v)
+		rnic_verbs_free(q->v);
+	pthread_mutex_destroy(&q->rx_lock);
 	pthread_mutex_destroy(&qp->lock);
-	memory_put(qp->iwdev, rnic_qp_of(qp));
+	mutex_lock(&iwdev->lock);
+	rnic_qp_add_stats(qp, &d->gone);
+	pool_put(&d->qp_pool, q);
+	mutex_unlock(&iwdev->lock);
 }
 
 /**
@@ -288,6 +321,9 @@ static void destroy_locked(struct irdma_qp *qp)
 	case RNIC_QP_TERMINATE:
 		if (qp->last_ae == RNIC_AE_NONE)
 			rnic_qp_set_ae(qp, RNIC_AE_QP_ERROR);
+		rnic_qp_flush(qp);
+		if (qp->stream && qp->state == RNIC_QP_CLOSING)
+			rnic_tx_fin_if_due(qp);
 		if (qp->stream)
 			rnic_qp_raise(qp);
 		break;
@@ -315,18 +351,27 @@ static bool table_del(struct irdma_qp *qp)
  * rnic_qp_destroy() - the creator is done with the QP
  * @qp: the QP
  *
- * From any thread, also from inside the CM's callbacks. The stream of a QP in RTS is reset. A CM that holds a stream of
+ * From any thread, also from inside the CM's callbacks. When it returns, the program's memory, its CQs, SRQ and PD are touched no more, and its completions are gone
+ * from the CQs. The stream of a QP in RTS is reset. A CM that holds a stream of
  * this QP is told, and releases it; the memory goes with the last reference.
  */
 void rnic_qp_destroy(struct irdma_qp *qp)
 {
+	struct rnic_qp *q = rnic_qp_of(qp);
+
+	rnic_rx_lock(q); /* who is just reading is waited for */
 	mutex_lock(&qp->lock);
 	assert(!qp->destroying);
 	__atomic_store_n(&qp->destroying, true, __ATOMIC_RELAXED);
+	if (q->v)
+		q->v->attr.async = NULL;
 	destroy_locked(qp);
-	if (rnic_qp_of(qp)->todo)
+	if (q->todo)
 		rnic_qp_kick(qp);
 	mutex_unlock(&qp->lock);
+	rnic_rx_unlock(q);
+	if (q->v)
+		rnic_qp_forget(qp);
 	if (table_del(qp))
 		qp_free(qp);
 	else
@@ -342,8 +387,13 @@ static void start_stream(struct irdma_qp *qp, const struct tcp_info_ho *tcp, con
 
 	qp->iw = *iw;
 	qp->iw.lsmm = NULL; /* the caller's */
-	mpa_rx_init(&qp->rx, iw->crc, iw->rcv_markers);
-	mpa_stream_init(&qp->tx, iw->crc, iw->snd_markers);
+	rdmap_rx_init(&q->rx, &rnic_rx_ops, q, iw->crc, iw->rcv_markers);
+	mpa_stream_init(&q->tx.mpa, iw->crc, iw->snd_markers);
+	q->tx.emss = tcp->mss;
+	if (q->v && iw->initiator && iw->rtr == RDMAP_RTR_SEND)
+		q->v->sq.send_msn++; /* the RTR takes the first one */
+	if (q->v && iw->initiator && iw->rtr == RDMAP_RTR_READ)
+		q->v->sq.read_msn++;
 	rnic_qp_set_state(qp, RNIC_QP_RTS);
 	qp->rtr_pending = !iw->initiator && iw->rtr;
 	if (qp->rtr_pending && iw->rtr_timeout_ms)
@@ -391,11 +441,16 @@ static int offload_locked(struct irdma_qp *qp, struct irdma_sc_ah *ah, const str
  */
 int rnic_qp_offload(struct irdma_qp *qp, struct irdma_sc_ah *ah, const struct tcp_info_ho *tcp, const struct rnic_iwarp_info *iw)
 {
+	struct rnic_qp *q = rnic_qp_of(qp);
 	int rc;
 
+	rnic_rx_lock(q);
 	mutex_lock(&qp->lock);
 	rc = offload_locked(qp, ah, tcp, iw);
 	mutex_unlock(&qp->lock);
+	rnic_rx_unlock(q);
+	if (!rc)
+		__atomic_fetch_add(&rnic_device_of(qp->iwdev)->connections, 1, __ATOMIC_RELAXED);
 	return rc;
 }
 
@@ -422,6 +477,9 @@ int rnic_qp_send_rtr(struct irdma_qp *qp)
 		q->rtr_sent = true;
 		q->rtr_resp_due = qp->iw.rtr == RDMAP_RTR_READ;
 		rnic_tx_ulpdu(qp, ulpdu, len);
+		rnic_tx_run(qp);
+		if (q->todo)
+			rnic_qp_kick(qp);
 	}
 	mutex_unlock(&qp->lock);
 	return rc;

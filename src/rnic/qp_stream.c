@@ -1,40 +1,198 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The stream of a QP: events of the port, its end, and what the CM is told of it.
+ * The stream of a QP: who reads it, its end, and what the CM is told of it.
+ *
+ * Reading. Who holds rx_lock reads: the loop's thread when the port says that something came, or a program's thread that polls (qp_poll.c). Neither waits for the
+ * other: who finds the lock taken leaves a note, and the holder looks for notes when it has given the lock up. Notes also ask for the receive queue to be
+ * flushed. Only at a stream's end, and to take the stream away, is the lock waited for.
  *
  * Reading is bounded per event, so that one peer cannot keep the loop: the events are kept and a work item
  * continues. Events come in the order data, FIN, reset or close; whatever the port reports together is
- * handled in that order, so a Terminate that stands in front of a reset is still read.
+ * handled in that order, so a Terminate that stands in front of a reset is still read. A poller that meets the end leaves it to the loop's thread.
  *
  * Timeouts: the RTR's (RFC 6581 gives none; the CM chooses). After a Terminate the CM releases the stream at once and the
  * port ends it.
  */
+#include <stdlib.h>
 #include "rnic/rnic_internal.h"
 
+#define RX_PIECES 32
 #define RX_CHUNK 16384
-#define RX_ROUNDS 4     /* chunks per turn of the loop */
+#define RX_ROUNDS 32    /* reads per turn of the loop, */
+#define RX_BYTES (1u << 20) /* or so many bytes */
 #define DRAIN_ROUNDS 16 /* thrown away at the end, so that close does not reset what we said last */
+#define STREAM_ENDS (PORT_EOF | PORT_RESET | PORT_CLOSED)
 
 enum rx_result { RX_DRAINED, RX_MORE, RX_EOF, RX_ERROR };
 
-static ssize_t stream_read(struct irdma_qp *qp, u8 *buf, size_t size)
-{
-	struct iovec iov = { .iov_base = buf, .iov_len = size };
+/* ---- rx_lock ---- */
 
-	return qp->iwdev->port->ops->stream_recv(qp->stream, &iov, 1);
+/* While the process has one thread mutexes are not taken (base/lock.h), but we may come by again from inside. */
+bool rnic_rx_trylock(struct rnic_qp *q)
+{
+	if (single_threaded() ? q->rx_held : pthread_mutex_trylock(&q->rx_lock))
+		return false;
+	q->rx_held = true;
+	return true;
 }
 
-/* Called with qp->lock held, as all up to rnic_qp_serve(). */
-static enum rx_result rx_drain(struct irdma_qp *qp, int *error)
+void rnic_rx_lock(struct rnic_qp *q)
+{
+	mutex_lock(&q->rx_lock);
+	q->rx_held = true;
+}
+
+static void rx_give(struct rnic_qp *q)
+{
+	q->rx_held = false;
+	mutex_unlock(&q->rx_lock);
+}
+
+static u32 take_notes(struct rnic_qp *q)
+{
+	return __atomic_exchange_n(&q->rx_notes, 0, __ATOMIC_SEQ_CST);
+}
+
+/* A read-modify-write: who left a note either got the lock, or is seen here. */
+static bool has_notes(struct rnic_qp *q)
+{
+	return __atomic_fetch_or(&q->rx_notes, 0, __ATOMIC_SEQ_CST) != 0;
+}
+
+void rnic_rx_unlock(struct rnic_qp *q)
+{
+	for (;;) {
+		u32 notes = take_notes(q);
+
+		if (notes & RNIC_NOTE_FLUSH)
+			rnic_rx_flush(q);
+		if (notes & RNIC_NOTE_READ)
+			rnic_rx_poll(q);
+		rx_give(q);
+		if (!has_notes(q) || !rnic_rx_trylock(q))
+			return;
+	}
+}
+
+void rnic_rx_leave_note(struct rnic_qp *q, u32 note)
+{
+	__atomic_fetch_or(&q->rx_notes, note, __ATOMIC_SEQ_CST);
+	while (has_notes(q) && rnic_rx_trylock(q)) {
+		u32 notes = take_notes(q);
+
+		if (notes & RNIC_NOTE_FLUSH)
+			rnic_rx_flush(q);
+		if (notes & RNIC_NOTE_READ) { /* which needs qp->lock, and the caller has it */
+			q->events |= PORT_READABLE;
+			rnic_qp_kick(&q->qp);
+		}
+		rx_give(q);
+	}
+}
+
+/* ---- reading; rx_lock held ---- */
+
+/* States in which what comes in still counts; else it is read and forgotten. */
+static bool rx_open(const struct rnic_qp *q)
+{
+	enum rnic_qp_state s = rnic_qp_state(&q->qp);
+
+	return (s == RNIC_QP_RTS || s == RNIC_QP_CLOSING) && !rx_is_over(q) && !q->rx.error;
+}
+
+static ssize_t recv_pieces(struct rnic_qp *q, const struct iovec *iov, int n)
+{
+	return q->qp.iwdev->port->ops->stream_recv(q->qp.stream, iov, n);
+}
+
+static ssize_t recv_and_forget(struct rnic_qp *q)
 {
 	u8 buf[RX_CHUNK];
+	struct iovec iov = { .iov_base = buf, .iov_len = sizeof(buf) };
 
-	for (int round = 0; round < RX_ROUNDS; round++) {
+	return recv_pieces(q, &iov, 1);
+}
+
+/* What rdmap_rx found, or the QP when it was asked. */
+static void rx_fault(struct rnic_qp *q)
+{
+	static const struct rdmap_error no_memory = { TERM_LAYER_LLP, 0, TERM_MPA_LOCAL };
+	const struct rdmap_error *err = q->rx.error ? q->rx.error : &no_memory;
+	struct irdma_qp *qp = &q->qp;
+
+	if (err == &rdmap_rx_stop)
+		return;
+	mutex_lock(&qp->lock);
+	if (qp->state == RNIC_QP_RTS || qp->state == RNIC_QP_CLOSING)
+		rnic_tx_terminate(qp, err, q->rx.bad_ulpdu, q->rx.bad_len);
+	mutex_unlock(&qp->lock);
+}
+
+static size_t sum(const struct iovec *iov, int n)
+{
+	size_t len = 0;
+
+	for (int i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
+/* QPs without queues get a few bytes in their life, and are many: nothing is kept between them. */
+static void rx_rest(struct rnic_qp *q)
+{
+	struct rdmap_rx *rx = &q->rx;
+
+	if (q->v || rx->start != rx->end || rx->direct || rx->error)
+		return;
+	free(rx->buf);
+	rx->buf = NULL;
+	rx->size = 0;
+}
+
+/* One read for the program. Bytes, 0 at the FIN, negative errno. *@full: there may be more. */
+static ssize_t rx_once(struct rnic_qp *q, bool *full)
+{
+	struct iovec iov[RX_PIECES];
+	int n = rdmap_rx_want(&q->rx, iov, RX_PIECES);
+	ssize_t len;
+
+	*full = true;
+	if (n < 0) {
+		rx_fault(q);
+		return recv_and_forget(q);
+	}
+	len = recv_pieces(q, iov, n);
+	if (len > 0) {
+		q->qp.rx_bytes += (u64)len;
+		*full = !q->rx_dry || (size_t)len == sum(iov, n);
+		if (rdmap_rx_got(&q->rx, (size_t)len))
+			rx_fault(q);
+		q->qp.rx_fpdus = q->rx.fpdus;
+	} else if (len == -EAGAIN) {
+		q->rx_dry = true;
+	}
+	if (q->v)
+		rnic_recv_drop_holds(q->v);
+	return len;
+}
+
+/* @to_end: the FIN or what else is there has to be met. */
+static enum rx_result rx_drain(struct rnic_qp *q, bool to_end, int *error)
+{
+	size_t got = 0;
+
+	for (int round = 0; round < RX_ROUNDS && got < RX_BYTES; round++) {
+		bool full = true;
 		ssize_t n;
 
-		if (qp->state == RNIC_QP_ERROR || rnic_qp_of(qp)->eof)
+		if (rnic_qp_state(&q->qp) == RNIC_QP_ERROR || q->eof)
 			return RX_DRAINED;
-		n = stream_read(qp, buf, sizeof(buf));
+		if (rx_open(q)) {
+			n = rx_once(q, &full);
+		} else {
+			n = recv_and_forget(q);
+			q->qp.rx_bytes += n > 0 ? (u64)n : 0;
+		}
 		if (n == -EAGAIN)
 			return RX_DRAINED;
 		if (n == 0)
@@ -43,16 +201,73 @@ static enum rx_result rx_drain(struct irdma_qp *qp, int *error)
 			*error = (int)n;
 			return RX_ERROR;
 		}
-		rnic_rx_bytes(qp, buf, (size_t)n);
+		if (!full && !to_end)
+			return RX_DRAINED;
+		got += (size_t)n;
 	}
 	return RX_MORE;
 }
 
-/* A FIN in the middle of an FPDU is no orderly end. */
-static bool cut_off(const struct irdma_qp *qp)
+/* Answers to what was read, and WQEs that waited for it. */
+static void send_answers(struct rnic_qp *q)
 {
-	return qp->rx.have || qp->rx.marker_have;
+	struct irdma_qp *qp = &q->qp;
+
+	mutex_lock(&qp->lock);
+	if (q->answers.head != q->answers.tail)
+		rnic_tx_run(qp);
+	mutex_unlock(&qp->lock);
 }
+
+static enum rx_result rx_some(struct rnic_qp *q, bool to_end, int *error)
+{
+	enum rx_result r;
+
+	if (!q->qp.stream)
+		return RX_DRAINED;
+	r = rx_drain(q, to_end, error);
+	rx_rest(q);
+	if (q->rx_asked) {
+		q->rx_asked = false;
+		send_answers(q);
+	}
+	return r;
+}
+
+/* What a poller met that is the loop's business. An error is told by the stream once. */
+static u32 left_to_loop(struct rnic_qp *q, enum rx_result r, int error)
+{
+	switch (r) {
+	case RX_DRAINED:
+		return 0;
+	case RX_MORE: /* under a lease the program comes again, or the stream tells when it does not */
+		return __atomic_load_n(&q->leased, __ATOMIC_RELAXED) ? 0 : PORT_READABLE;
+	case RX_EOF:
+		return PORT_READABLE | PORT_EOF;
+	default:
+		q->rx_error = error;
+		return PORT_READABLE | PORT_RESET;
+	}
+}
+
+/* For a program that polls. */
+bool rnic_rx_poll(struct rnic_qp *q)
+{
+	u64 before = q->qp.rx_bytes;
+	int error = 0;
+	u32 events = left_to_loop(q, rx_some(q, false, &error), error);
+
+	if (events || __atomic_load_n(&q->todo, __ATOMIC_RELAXED)) {
+		mutex_lock(&q->qp.lock);
+		if (events & ~q->events || q->todo)
+			rnic_qp_kick(&q->qp);
+		q->events |= events;
+		mutex_unlock(&q->qp.lock);
+	}
+	return q->qp.rx_bytes != before;
+}
+
+/* ---- the ends; rx_lock and qp->lock held ---- */
 
 static void on_eof(struct irdma_qp *qp)
 {
@@ -60,17 +275,22 @@ static void on_eof(struct irdma_qp *qp)
 	struct rnic_qp *q = rnic_qp_of(qp);
 
 	q->eof = true;
-	if (qp->state == RNIC_QP_RTS && cut_off(qp)) {
+	if (qp->state == RNIC_QP_RTS && rdmap_rx_cut_off(&q->rx)) {
 		rnic_tx_terminate(qp, &lost, NULL, 0);
 	} else if (qp->state == RNIC_QP_RTS) {
 		rnic_qp_set_ae(qp, RNIC_AE_LLP_FIN_RECEIVED);
 		rnic_qp_set_state(qp, RNIC_QP_CLOSING);
 		timer_del(&qp->rtr_timer);
-		rnic_tx_fin(qp);
+		rnic_qp_flush(qp);
+		if (qp->state == RNIC_QP_CLOSING)
+			rnic_tx_fin(qp);
 		rnic_qp_raise(qp);
 	} else if (qp->state == RNIC_QP_CLOSING) {
-		rnic_qp_set_ae(qp, q->fin_sent ? RNIC_AE_LLP_CLOSE_COMPLETE : RNIC_AE_LLP_FIN_RECEIVED);
+		rnic_qp_set_ae(qp, q->tx.fin_sent ? RNIC_AE_LLP_CLOSE_COMPLETE : RNIC_AE_LLP_FIN_RECEIVED);
 		timer_del(&qp->rtr_timer);
+		rnic_qp_flush(qp);
+		if (qp->state == RNIC_QP_CLOSING)
+			rnic_tx_fin_if_due(qp);
 		rnic_qp_raise(qp);
 	}
 }
@@ -123,20 +343,8 @@ static int reset_cause(struct irdma_qp *qp)
 	return error ? error : -ECONNRESET;
 }
 
-static void handle_events(struct irdma_qp *qp, u32 events)
+static void handle_ends(struct irdma_qp *qp, enum rx_result r, int error, u32 events)
 {
-	enum rx_result r = RX_DRAINED;
-	int error = 0;
-
-	if (events & PORT_WRITABLE)
-		rnic_tx_flush(qp);
-	if (events & ~PORT_WRITABLE)
-		r = rx_drain(qp, &error);
-	if (r == RX_MORE) {
-		rnic_qp_of(qp)->events |= events & ~PORT_WRITABLE;
-		rnic_qp_kick(qp);
-		return;
-	}
 	if (r == RX_EOF)
 		on_eof(qp);
 	if (r == RX_ERROR)
@@ -145,6 +353,43 @@ static void handle_events(struct irdma_qp *qp, u32 events)
 		on_reset(qp, reset_cause(qp));
 	if (events & PORT_CLOSED)
 		on_closed(qp);
+}
+
+/* ---- the loop's thread ---- */
+
+/* rx_lock held. */
+static void handle_reading(struct irdma_qp *qp, u32 events)
+{
+	struct rnic_qp *q = rnic_qp_of(qp);
+	int error = 0;
+	enum rx_result r = rx_some(q, events & STREAM_ENDS, &error);
+
+	if (q->rx_error) {
+		r = RX_ERROR;
+		error = q->rx_error;
+	}
+	if (r == RX_MORE || r == RX_EOF || r == RX_ERROR || events & STREAM_ENDS) {
+		mutex_lock(&qp->lock);
+		if (r == RX_MORE) {
+			q->events |= events;
+			rnic_qp_kick(qp);
+		} else if (qp->stream) {
+			handle_ends(qp, r, error, events);
+		}
+		mutex_unlock(&qp->lock);
+	}
+}
+
+static bool lock_to_read(struct rnic_qp *q, u32 events)
+{
+	if (events & STREAM_ENDS) {
+		rnic_rx_lock(q);
+		return true;
+	}
+	if (rnic_rx_trylock(q))
+		return true;
+	__atomic_fetch_or(&q->rx_notes, RNIC_NOTE_READ, __ATOMIC_SEQ_CST);
+	return rnic_rx_trylock(q);
 }
 
 static void tell_cm(struct irdma_qp *qp, u32 todo)
@@ -163,6 +408,19 @@ static void tell_cm(struct irdma_qp *qp, u32 todo)
 	net_enter(prev);
 }
 
+/* qp->lock held. What is to be done before anything is read. */
+static void serve_sending(struct irdma_qp *qp, u32 events)
+{
+	struct rnic_qp *q = rnic_qp_of(qp);
+
+	if (unlikely(__atomic_exchange_n(&q->alarm, 0, __ATOMIC_ACQUIRE)) && qp->state != RNIC_QP_ERROR) {
+		rnic_qp_async(qp, IBV_EVENT_QP_FATAL);
+		rnic_qp_abort(qp, RNIC_AE_QP_ERROR);
+	}
+	if (events & PORT_WRITABLE)
+		rnic_tx_run(qp);
+}
+
 /* Loop thread, no lock held; the QP stays until its work item has run. */
 static void serve(struct irdma_qp *qp, u32 events)
 {
@@ -172,10 +430,16 @@ static void serve(struct irdma_qp *qp, u32 events)
 	mutex_lock(&qp->lock);
 	events |= q->events;
 	q->events = 0;
-	if (events && qp->stream)
-		handle_events(qp, events);
+	serve_sending(qp, events);
+	mutex_unlock(&qp->lock);
+	events &= ~PORT_WRITABLE;
+	if (events && lock_to_read(q, events)) {
+		handle_reading(qp, events);
+		rnic_rx_unlock(q);
+	}
+	mutex_lock(&qp->lock);
 	todo = q->todo;
-	q->todo = 0;
+	rnic_qp_set_todo(q, 0);
 	mutex_unlock(&qp->lock);
 	if (todo)
 		tell_cm(qp, todo);
@@ -212,17 +476,18 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 	serve(qp, 0);
 }
 
+/* ---- giving the stream up ---- */
+
 /*
  * Closing a stream with unread data resets it (RFC 1122 4.2.2.13), and the reset may overtake our
  * Terminate. What is there is read first; a peer that keeps on sending gets the reset.
  */
-static void forget_unread(struct irdma_qp *qp)
+static void forget_unread(struct rnic_qp *q)
 {
-	u8 buf[RX_CHUNK];
 	ssize_t n = 1;
 
 	for (int round = 0; round < DRAIN_ROUNDS && n > 0; round++)
-		n = stream_read(qp, buf, sizeof(buf));
+		n = recv_and_forget(q);
 }
 
 static void release_locked(struct irdma_qp *qp)
@@ -231,17 +496,19 @@ static void release_locked(struct irdma_qp *qp)
 	struct port_stream *stream = qp->stream;
 
 	timer_del(&qp->rtr_timer);
+	rnic_lease_end(qp);
 	if (qp->state == RNIC_QP_RTS)
 		rnic_qp_abort(qp, RNIC_AE_QP_ERROR);
+	rnic_qp_flush(qp);
 	if (qp->state != RNIC_QP_ERROR)
-		rnic_tx_flush(qp);
+		rnic_tx_run(qp);
 	if (qp->state == RNIC_QP_TERMINATE && !q->eof)
-		forget_unread(qp);
+		forget_unread(q);
 	rnic_tx_drop(qp);
-	mpa_rx_destroy(&qp->rx);
+	rdmap_rx_destroy(&q->rx);
 	qp->disconn_raised = true;
 	q->events = 0;
-	q->todo &= ~RNIC_TODO_DISCONNECT;
+	rnic_qp_set_todo(q, q->todo & ~RNIC_TODO_DISCONNECT);
 	qp->stream = NULL;
 	qp->iwdev->port->ops->stream_close(stream);
 	/* The stream's reference becomes the work item's. If that is queued it has its own, and the caller has one. */
@@ -258,8 +525,12 @@ static void release_locked(struct irdma_qp *qp)
  */
 void rnic_qp_release_stream(struct irdma_qp *qp)
 {
+	struct rnic_qp *q = rnic_qp_of(qp);
+
+	rnic_rx_lock(q);
 	mutex_lock(&qp->lock);
 	if (qp->stream)
 		release_locked(qp);
 	mutex_unlock(&qp->lock);
+	rnic_rx_unlock(q);
 }

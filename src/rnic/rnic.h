@@ -19,6 +19,7 @@ struct irdma_cm_core;
 struct irdma_cm_node;
 struct iw_cm_id;
 struct irdma_qp;
+struct rnic_pd;
 
 #define IRDMA_GEN_1 1 /* whole-frame CM frames */
 #define IRDMA_GEN_2 2 /* address-handle CM frames */
@@ -129,6 +130,7 @@ struct rnic_iwarp_info {
 struct irdma_qp {
 	struct hash_node hn;
 	struct irdma_device *iwdev;
+	struct rnic_pd *pd;        /* NULL: a QP without verbs; set when it is made */
 	u32 qp_num;
 	u32 refcount;              /* atomic */
 	pthread_mutex_t lock;      /* all below up to the CM's part */
@@ -137,18 +139,13 @@ struct irdma_qp {
 	bool destroying;           /* rnic_qp_destroy() was called; read without the lock by rnic_qp_is_going() */
 	bool reset_seen;
 	bool disconn_raised;       /* CM told that the stream ended */
-	struct port_stream *stream;
+	struct port_stream *stream; /* changed with the QP's rx lock held, too */
 	struct rnic_iwarp_info iw;
-	struct mpa_rx rx;
-	struct mpa_stream tx;
-	u8 *txbuf;                 /* what the stream did not take yet: start-up reply, RTR, Terminate */
-	u32 tx_off, tx_len, tx_size;
-	bool tx_fin;               /* shut down once txbuf is out */
 	bool lsmm_sent;
 	bool rtr_pending;          /* responder waits for the RTR: sends nothing before */
 	struct timer_list rtr_timer;
 	struct rdmap_error term;   /* sent or received */
-	u64 rx_fpdus, tx_fpdus, rx_bytes, tx_bytes;
+	u64 rx_fpdus, tx_fpdus, rx_bytes, tx_bytes; /* rx_*: under the rx lock */
 	/* the CM's, under its lock */
 	struct iw_cm_id *cm_id;
 	struct irdma_cm_node *cm_node;
@@ -203,14 +200,16 @@ struct rnic_mr_attr {
 };
 /* -EINVAL (remote write or atomic without local write, wrap, unknown right), -EFAULT (not mapped), -ENOMEM, -ENOSPC. */
 int rnic_mr_create(struct rnic_pd *pd, const struct rnic_mr_attr *attr, struct rnic_mr **out);
-/* IBV_REREG_MR_* in @flags; the STag stays unless the translation changes. On failure the region is as it was. */
+/* IBV_REREG_MR_* in @flags; the STag stays unless the translation changes. On failure (-EBUSY: windows are bound) the region is as it was. */
 int rnic_mr_change(struct rnic_mr *mr, int flags, struct rnic_pd *pd, const struct rnic_mr_attr *attr);
 /* -EBUSY while windows are bound to it. Afterwards nobody touches its memory: waits for accesses that are just going on. */
 int rnic_mr_destroy(struct rnic_mr *mr);
 u32 rnic_mr_stag(const struct rnic_mr *mr);
 int rnic_mw_create(struct rnic_pd *pd, enum ibv_mw_type type, struct rnic_mw **out);
 int rnic_mw_destroy(struct rnic_mw *mw); /* unbinds */
-u32 rnic_mw_rkey(const struct rnic_mw *mw); /* type 1: changes with each bind; type 2: as the last bind set it */
+u32 rnic_mw_rkey(const struct rnic_mw *mw); /* as the last bind that was executed set it */
+/* What ibv_bind_mw() puts into its work request and into the program's window: the index stays, the key is random and another one. */
+u32 rnic_mw_new_rkey(const struct rnic_mw *mw);
 
 /* Why memory cannot be accessed; the QP turns it into a Terminate or a status. */
 enum rnic_mem_status {
@@ -223,7 +222,7 @@ enum rnic_mem_status {
 };
 struct rnic_mem {
 	u8 *ptr;               /* what the address stands for */
-	void *hold;
+	struct rnic_stag *region, *window; /* what is held */
 };
 /*
  * Access @len > 0 bytes at @addr of @stag with the rights @access (all of them; 0: local read), by @qp. On RNIC_MEM_OK the memory stays until
@@ -235,7 +234,10 @@ enum rnic_mem_status rnic_mem_get_local(const struct rnic_pd *pd, u32 stag, u64 
 void rnic_mem_put(struct rnic_mem *m);
 /* Work requests and Send with Invalidate. @remote: asked for by the peer (a region must have been made for that: IBV_ACCESS_REMOTE_*). */
 enum rnic_mem_status rnic_stag_invalidate(const struct irdma_qp *qp, u32 stag, bool remote);
-/* IBV_WR_BIND_MW, executed in the QP's send queue order; length 0 unbinds (type 1). 0 or -EINVAL. */
+/*
+ * IBV_WR_BIND_MW, executed in the QP's send queue order. The rkey has the window's index; type 1: 0 stands for rnic_mw_new_rkey(), and length 0 unbinds. 0, or
+ * -EINVAL: another protection domain, range, rights, an rkey of something else, a type 2 window that is bound.
+ */
 int rnic_mw_bind(const struct irdma_qp *qp, const struct ibv_send_wr *wr);
 /* The shim keeps its own objects: how a struct ibv_mw / ibv_mr of a work request is found. Set once, before any bind. */
 struct rnic_bind_ops {

@@ -52,6 +52,7 @@ struct irdma_qp *shim_qp_find(struct irdma_device *iwdev, u32 qp_num);
 /* Real functions behind the interposed ones, looked up in a constructor. */
 extern int (*real_close)(int fd);
 extern ssize_t (*real_write)(int fd, const void *buf, size_t n);
+extern int (*real_dup3)(int old, int fd, int flags);
 /* A descriptor moved to a high number, where programs that close everything low do not find it; -1 with errno. Close with real_close(). */
 int shim_high_fd(int fd);
 
@@ -71,5 +72,9 @@ bool shim_cmdev_write(int fd, const void *buf, size_t n, ssize_t *ret);
 /* open() of /dev/infiniband/rdma_cm: descriptor, -1 with errno. */
 int shim_cmdev_open(int flags);
 bool shim_cmdev_is(int fd);
+/* close_range(): those of its descriptors that lie in it. */
+void shim_cmdev_close_range(unsigned int first, unsigned int last);
+/* Handler of iwcm_fork_notify(): this process has taken the place of the one that it was forked from. */
+void shim_cmdev_inherit(void *arg);
 
 #endif

@@ -14,8 +14,12 @@ static const struct {
 } commands[TOOL_COMMANDS] = {
 	[TOOL_CONNECT] = { "connect", "set up an iWARP connection", tool_connect },
 	[TOOL_LISTEN] = { "listen", "accept iWARP connections, or reject them", tool_listen },
+	[TOOL_PING] = { "ping", "measure round trips over a connection", tool_perf },
+	[TOOL_PERF] = { "perf", "measure latency and bandwidth between two machines", tool_perf },
 	[TOOL_DEVICES] = { "devices", "list the NICs", tool_devices },
 	[TOOL_SIM] = { "sim", "simulate hosts on a faulty wire", tool_sim },
+	[TOOL_RUN] = { "run", "run an RDMA program over uwarp", tool_run },
+	[TOOL_STAT] = { "stat", "show what programs do over uwarp", tool_stat },
 };
 
 void tool_error(const char *fmt, ...)
@@ -79,9 +83,11 @@ int main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : "";
 	size_t i;
 
-	signal(SIGPIPE, SIG_IGN);
-	if (!open_standard())
-		return TOOL_LOCAL;
+	if (strcmp(name, "run") != 0) { /* whose program inherits what we do here */
+		signal(SIGPIPE, SIG_IGN);
+		if (!open_standard())
+			return TOOL_LOCAL;
+	}
 	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
 		puts("uwarp " TOOL_VERSION);
 		return finish(TOOL_OK);

@@ -7,12 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "shim/options.h"
+#include "tool/perf.h"
 #include "tool/tool.h"
 
 #define C BIT(TOOL_CONNECT)
 #define L BIT(TOOL_LISTEN)
 #define D BIT(TOOL_DEVICES)
 #define S BIT(TOOL_SIM)
+#define R BIT(TOOL_RUN)
+#define T BIT(TOOL_STAT)
+#define G BIT(TOOL_PING)
+#define P BIT(TOOL_PERF)
 
 #define TIME_MAX_S 1e7
 #define REJECT_PDATA_MAX 255u
@@ -22,6 +28,8 @@ enum key {
 	KEY_PRIVATE_HEX, KEY_PRIVATE_FILE, KEY_REJECT, KEY_REJECT_PERCENT, KEY_COUNT, KEY_RATE, KEY_PARALLEL, KEY_TIMEOUT, KEY_HOLD,
 	KEY_TOS, KEY_BIND, KEY_BACKLOG, KEY_JSON, KEY_PCAP, KEY_NODES, KEY_CONNECTIONS, KEY_LOSS, KEY_REORDER, KEY_DUPLICATE,
 	KEY_CORRUPT, KEY_DESTROY, KEY_LATENCY, KEY_SEED, KEY_DURATION, KEY_GEN, KEY_IPV6,
+	KEY_LISTEN, KEY_VERB, KEY_TEST, KEY_SIZE, KEY_DEPTH,
+	KEY_IFACES, KEY_LOG, KEY_STATS, KEY_INTERVAL,
 };
 
 static const struct row {
@@ -30,15 +38,16 @@ static const struct row {
 	int key;
 	const char *arg; /* NULL: takes none */
 	const char *help;
+	const char *env, *value; /* run: the variable that hands it on; its value if it takes no argument */
 } rows[] = {
-	{ C | L, "mpa-rev", KEY_MPA_REV, "1|2", "MPA revision to ask for, or the highest to answer (2)" },
-	{ C | L, "model", KEY_MODEL, "cs|p2p", "client-server or peer-to-peer connection model (p2p)" },
-	{ C | L, "rtr", KEY_RTR, "LIST", "RTR messages offered or taken: send,write,read (all)" },
-	{ C | L, "ird", KEY_IRD, "N", "inbound RDMA Read depth (what the NIC can)" },
-	{ C | L, "ord", KEY_ORD, "N", "outbound RDMA Read depth (what the NIC can)" },
-	{ C | L, "crc", KEY_CRC, NULL, "ask for CRCs (default)" },
-	{ C | L, "no-crc", KEY_NO_CRC, NULL, "do without, if the peer does too" },
-	{ C | L, "markers", KEY_MARKERS, NULL, "ask the peer to send markers" },
+	{ C | L | G | P, "mpa-rev", KEY_MPA_REV, "1|2", "MPA revision to ask for, or the highest to answer (2)" },
+	{ C | L | G | P, "model", KEY_MODEL, "cs|p2p", "client-server or peer-to-peer connection model (p2p)" },
+	{ C | L | G | P, "rtr", KEY_RTR, "LIST", "RTR messages offered or taken: send,write,read (all)" },
+	{ C | L | G | P, "ird", KEY_IRD, "N", "inbound RDMA Read depth (what the NIC can)" },
+	{ C | L | G | P, "ord", KEY_ORD, "N", "outbound RDMA Read depth (what the NIC can)" },
+	{ C | L | G | P, "crc", KEY_CRC, NULL, "ask for CRCs (default)" },
+	{ C | L | G | P, "no-crc", KEY_NO_CRC, NULL, "do without, if the peer does too" },
+	{ C | L | G | P, "markers", KEY_MARKERS, NULL, "ask the peer to send markers" },
 	{ C, "no-fallback", KEY_NO_FALLBACK, NULL, "no second try with revision 1 when the peer closes" },
 	{ C | L, "private", KEY_PRIVATE, "TEXT", "private data to send" },
 	{ C | L, "private-hex", KEY_PRIVATE_HEX, "HEX", "the same, as hexadecimal digits" },
@@ -46,16 +55,26 @@ static const struct row {
 	{ L, "reject", KEY_REJECT, NULL, "reject every request, with the private data" },
 	{ C, "count", KEY_COUNT, "N", "set up N connections (1)" },
 	{ L, "count", KEY_COUNT, "N", "end after N requests (0: never)" },
+	{ G, "count", KEY_COUNT, "N", "end after N round trips (until interrupted)" },
+	{ P, "count", KEY_COUNT, "N", "messages or round trips of each test (by their size)" },
+	{ G | P, "listen", KEY_LISTEN, NULL, "be the other side, at [ADDR]:PORT: of ping and perf alike" },
+	{ P, "verb", KEY_VERB, "LIST", "send,write,read (all)" },
+	{ G, "verb", KEY_VERB, "send|read", "a Send and one back, or a Read (send)" },
+	{ P, "test", KEY_TEST, "LIST", "latency,bandwidth (all)" },
+	{ P, "size", KEY_SIZE, "LIST", "bytes of a message, such as 64,4096" },
+	{ G, "size", KEY_SIZE, "N", "bytes of a message (64)" },
+	{ P, "depth", KEY_DEPTH, "N", "messages under way in a bandwidth test (64)" },
+	{ G, "interval", KEY_INTERVAL, "SEC", "time from one to the next (1)" },
 	{ C, "rate", KEY_RATE, "N", "start N connections per second" },
 	{ C, "parallel", KEY_PARALLEL, "N", "at most N connections at a time (1; with --rate 128)" },
 	{ C | L, "timeout", KEY_TIMEOUT, "SEC", "give everything up after this time" },
 	{ C, "hold", KEY_HOLD, "SEC", "keep each connection up this long (0; after an RTR 0.2)" },
 	{ L, "hold", KEY_HOLD, "SEC", "disconnect after this time (when the peer does)" },
-	{ C | L, "tos", KEY_TOS, "N", "type of service or traffic class (0)" },
+	{ C | L | G | P, "tos", KEY_TOS, "N", "type of service or traffic class (0)" },
 	{ C, "bind", KEY_BIND, "ADDR[:PORT]", "local address, and port" },
-	{ L, "backlog", KEY_BACKLOG, "N", "connections that may wait (128)" },
-	{ C | L, "ipv4", '4', NULL, "IPv4 only" },
-	{ C | L, "ipv6", '6', NULL, "IPv6 only" },
+	{ L | G | P, "backlog", KEY_BACKLOG, "N", "connections that may wait (128)" },
+	{ C | L | G | P, "ipv4", '4', NULL, "IPv4 only" },
+	{ C | L | G | P, "ipv6", '6', NULL, "IPv6 only" },
 	{ S, "nodes", KEY_NODES, "N", "hosts on the wire (8)" },
 	{ S, "connections", KEY_CONNECTIONS, "N", "connections to start (1000)" },
 	{ S, "loss", KEY_LOSS, "PERCENT", "frames lost" },
@@ -70,10 +89,23 @@ static const struct row {
 	{ S, "gen", KEY_GEN, "1|2", "NIC generation: whole frames or address handles (2)" },
 	{ S, "ipv6", KEY_IPV6, NULL, "IPv6 only (both)" },
 	{ C | L | S, "pcap", KEY_PCAP, "FILE", "write the frames to a capture file (-: standard output)" },
-	{ C | L | D | S, "json", KEY_JSON, NULL, "one JSON object per line" },
+	{ C | L | G | P | D | S, "json", KEY_JSON, NULL, "one JSON object per line" },
 	{ C | L, "verbose", 'v', NULL, "show every frame" },
-	{ C | L, "quiet", 'q', NULL, "print errors only" },
-	{ C | L | D | S, "help", 'h', NULL, "print this" },
+	{ C | L | G | P, "quiet", 'q', NULL, "print errors only" },
+	{ C | L | G | P | D | S, "help", 'h', NULL, "print this" },
+	{ R, "mpa-rev", KEY_MPA_REV, "1|2", "MPA revision to ask for, or the highest to answer (2)", SHIM_ENV_MPA_REVISION },
+	{ R, "model", KEY_MODEL, "cs|p2p", "client-server or peer-to-peer connection model (p2p)", SHIM_ENV_MODEL },
+	{ R, "rtr", KEY_RTR, "LIST", "RTR messages offered or taken: send,write,read (all)", SHIM_ENV_RTR },
+	{ R, "crc", KEY_CRC, NULL, "ask for CRCs (default)", SHIM_ENV_CRC, "1" },
+	{ R, "no-crc", KEY_NO_CRC, NULL, "do without, if the peer does too", SHIM_ENV_CRC, "0" },
+	{ R, "markers", KEY_MARKERS, NULL, "ask the peer to send markers", SHIM_ENV_MARKERS, "1" },
+	{ R, "ifaces", KEY_IFACES, "LIST", "interfaces that become devices: eth0,lo (all)", SHIM_ENV_IFACES },
+	{ R, "log", KEY_LOG, "LEVEL", "error, warn, info or debug, to standard error (warn)", SHIM_ENV_LOG },
+	{ R, "pcap", KEY_PCAP, "FILE", "write what goes over the connections to a capture file", SHIM_ENV_PCAP },
+	{ R, "stats", KEY_STATS, NULL, "print statistics to standard error at the end", SHIM_ENV_STATS, "1" },
+	{ T, "interval", KEY_INTERVAL, "SEC", "print again after this time, until the program ends" },
+	{ T, "json", KEY_JSON, NULL, "one JSON object per line" },
+	{ R | T, "help", 'h', NULL, "print this" },
 };
 
 static const struct {
@@ -81,8 +113,12 @@ static const struct {
 } texts[TOOL_COMMANDS] = {
 	[TOOL_CONNECT] = { "uwarp connect [OPTION]... HOST:PORT", "Set up an iWARP connection, show what happens on it, and end it." },
 	[TOOL_LISTEN] = { "uwarp listen [OPTION]... [ADDR]:PORT", "Accept iWARP connections, or reject them, and show what happens on each." },
+	[TOOL_PING] = { "uwarp ping [OPTION]... HOST:PORT", "Send small messages over one connection and show the time of each round trip." },
+	[TOOL_PERF] = { "uwarp perf [OPTION]... HOST:PORT", "Measure latency and bandwidth of Send, RDMA Write and RDMA Read." },
 	[TOOL_DEVICES] = { "uwarp devices [OPTION]...", "List the NICs: one per network interface." },
 	[TOOL_SIM] = { "uwarp sim [OPTION]...", "Simulate hosts on a faulty wire that connect, talk and disconnect, and check the outcome." },
+	[TOOL_RUN] = { "uwarp run [OPTION]... [--] PROGRAM [ARG]...", "Run an RDMA program, unmodified, with a NIC for each network interface." },
+	[TOOL_STAT] = { "uwarp stat [OPTION]... [PID]", "List the programs that run over uwarp, or show what one of them has done so far." },
 };
 
 /**
@@ -110,6 +146,8 @@ void tool_help(enum tool_command command, FILE *f)
 		      "5 unreachable or a failure on this side, 64 wrong usage\n", f);
 	else if (command == TOOL_SIM)
 		fputs("\nexit status: 0 if every check held, 4 if one did not, 64 wrong usage\n", f);
+	else if (command == TOOL_RUN)
+		fputs("\nexit status: the program's; 5 if uwarp cannot run it, 64 wrong usage, 126 not executable, 127 not found\n", f);
 }
 
 /* ---- values ---- */
@@ -175,7 +213,7 @@ static bool parse_rtr(const char *s, unsigned int *out)
 static bool parse_model(const char *s, bool *p2p)
 {
 	*p2p = !strcmp(s, "p2p");
-	return *p2p || !strcmp(s, "cs");
+	return *p2p || !strcmp(s, "cs") || !strcmp(s, "client-server");
 }
 
 static bool parse_pdata(int key, const char *arg, struct tool_pdata *p)
@@ -253,11 +291,74 @@ static bool parse_backlog(const char *s, int *out)
 	return true;
 }
 
+/* Bits of the names in a list; false if one is none of @names. */
+static bool parse_names(const char *s, const char *const *names, u32 *out)
+{
+	size_t len;
+	u32 i;
+
+	for (*out = 0; ; s += len + 1) {
+		len = strcspn(s, ",");
+		for (i = 0; names[i] && (strlen(names[i]) != len || strncmp(s, names[i], len)); i++)
+			;
+		if (!names[i])
+			return false;
+		*out |= BIT(i);
+		if (!s[len])
+			return true;
+	}
+}
+
+static bool parse_sizes(const char *s, struct tool_perf_options *p)
+{
+	char word[16];
+	size_t len;
+
+	for (p->num_sizes = 0; ; s += len + 1) {
+		len = strcspn(s, ",");
+		if (len >= sizeof(word) || p->num_sizes == TOOL_PERF_SIZES)
+			return false;
+		memcpy(word, s, len);
+		word[len] = '\0';
+		if (!parse_u32(word, 1, PERF_SIZE_MAX, &p->size[p->num_sizes++]))
+			return false;
+		if (!s[len])
+			return true;
+	}
+}
+
+static bool parse_perf(int key, const char *arg, struct tool_options *o)
+{
+	static const char *const verbs[] = { "send", "write", "read", NULL }, *const tests[] = { "latency", "bandwidth", NULL };
+	struct tool_perf_options *p = &o->perf;
+
+	switch (key) {
+	case KEY_LISTEN: p->listen = true; return true;
+	case KEY_VERB: return parse_names(arg, verbs, &p->verbs) &&
+			      (o->command == TOOL_PERF || p->verbs == BIT(PERF_SEND) || p->verbs == BIT(PERF_READ));
+	case KEY_TEST: return parse_names(arg, tests, &p->kinds);
+	case KEY_SIZE: return parse_sizes(arg, p) && (o->command == TOOL_PERF || p->num_sizes == 1);
+	case KEY_DEPTH: return parse_u32(arg, 1, PERF_DEPTH_MAX, &p->depth);
+	default: return parse_mpa(key, arg, o);
+	}
+}
+
+static bool parse_run(int key, const char *arg, struct tool_options *o)
+{
+	switch (key) {
+	case KEY_IFACES: return *arg && strlen(arg) < SHIM_IFACES_SIZE;
+	case KEY_LOG: return !log_set_level(arg);
+	case KEY_STATS: return true;
+	case KEY_INTERVAL: return parse_double(arg, 1e-2, TIME_MAX_S, &o->interval_s);
+	default: return parse_perf(key, arg, o);
+	}
+}
+
 static bool parse_one(int key, const char *arg, struct tool_options *o)
 {
 	switch (key) {
 	case KEY_REJECT: o->reject = true; return true;
-	case KEY_COUNT: return parse_u64(arg, o->command == TOOL_CONNECT, UINT32_MAX, &o->count);
+	case KEY_COUNT: return parse_u64(arg, o->command != TOOL_LISTEN, UINT32_MAX, &o->count);
 	case KEY_RATE: return parse_double(arg, 1e-3, 1e7, &o->rate);
 	case KEY_PARALLEL: return parse_u32(arg, 1, 1u << 20, &o->parallel);
 	case KEY_TIMEOUT: return parse_double(arg, 1e-3, TIME_MAX_S, &o->timeout_s);
@@ -273,7 +374,7 @@ static bool parse_one(int key, const char *arg, struct tool_options *o)
 	case '6': o->family = AF_INET6; return true;
 	case 'v': o->verbose = true; return true;
 	case 'q': o->quiet = true; return true;
-	default: return parse_mpa(key, arg, o);
+	default: return parse_run(key, arg, o);
 	}
 }
 
@@ -284,6 +385,8 @@ static size_t build_table(enum tool_command command, struct option *longs, char 
 	const struct row *r;
 	size_t n = 0;
 
+	if (command == TOOL_RUN)
+		*shorts++ = '+'; /* what comes behind the program's name is the program's */
 	*shorts++ = ':';
 	for (r = rows; r < rows + ARRAY_SIZE(rows); r++) {
 		if (!(r->commands & BIT(command)))
@@ -312,11 +415,18 @@ static bool check_pdata(const struct tool_options *o)
 
 static bool check(struct tool_options *o, int operands)
 {
-	bool wants_where = o->command == TOOL_CONNECT || o->command == TOOL_LISTEN;
+	bool wants_where = (C | L | G | P) & BIT(o->command);
+	bool passive = o->command == TOOL_LISTEN || o->perf.listen;
 
+	if (o->command == TOOL_RUN && !operands)
+		tool_error("PROGRAM is missing");
+	if (o->command == TOOL_RUN)
+		return operands;
+	if (o->command == TOOL_STAT && operands == 1)
+		return true;
 	if (operands != wants_where) {
 		tool_error(operands > wants_where ? "too many arguments" : "%s is missing",
-			   o->command == TOOL_CONNECT ? "HOST:PORT" : "[ADDR]:PORT");
+			   passive ? "[ADDR]:PORT" : "HOST:PORT");
 		return false;
 	}
 	if (o->pcap && o->json && !strcmp(o->pcap, "-")) {
@@ -338,6 +448,7 @@ static void defaults(enum tool_command command, struct tool_options *o)
 		.timeout_s = -1,
 		.hold_s = -1,
 		.backlog = 128,
+		.interval_s = command == TOOL_PING ? 1 : 0,
 		.family = AF_UNSPEC,
 		.sim = { .nodes = 8, .reject = 10, .destroy = 5, .latency_ms = 0.05, .seed = 1, .gen = 2 },
 	};
@@ -355,19 +466,49 @@ static void complain(enum tool_command command, char **argv, int c)
 	fprintf(stderr, "usage: %s\n", texts[command].usage);
 }
 
-static void complain_about(enum tool_command command, int key, const char *arg)
+static const struct row *find_row(enum tool_command command, int key)
 {
 	const struct row *r = rows;
 
 	while (r->key != key || !(r->commands & BIT(command)))
 		r++;
+	return r;
+}
+
+static void complain_about(enum tool_command command, int key, const char *arg)
+{
+	const struct row *r = find_row(command, key);
+
 	tool_error("--%s %s: \"%s\" is out of range, or not of that form", r->name, r->arg, arg);
+}
+
+/* What the program inherits is how the shim in it learns of the options. */
+static void hand_on(const struct row *r, const char *arg)
+{
+	if (r->env)
+		setenv(r->env, r->arg ? arg : r->value, 1);
+}
+
+/* Variables that were there already are judged like options: better now than by a shim that can only ignore them. */
+static int check_environment(struct tool_options *o)
+{
+	const struct row *r;
+	const char *v;
+
+	for (r = rows; r < rows + ARRAY_SIZE(rows); r++) {
+		v = r->env && (r->commands & BIT(o->command)) ? getenv(r->env) : NULL;
+		if (!v || !*v || (r->arg ? parse_one(r->key, v, o) : !strcmp(v, "0") || !strcmp(v, "1")))
+			continue;
+		tool_error("%s %s: \"%s\" is out of range, or not of that form", r->env, r->arg ? r->arg : "0|1", v);
+		return TOOL_USAGE;
+	}
+	return 0;
 }
 
 static int parse_all(int argc, char **argv, struct tool_options *o)
 {
 	struct option longs[ARRAY_SIZE(rows) + 1];
-	char shorts[ARRAY_SIZE(rows) + 2];
+	char shorts[ARRAY_SIZE(rows) + 3];
 	int c;
 
 	build_table(o->command, longs, shorts);
@@ -385,8 +526,9 @@ static int parse_all(int argc, char **argv, struct tool_options *o)
 				complain_about(o->command, c, optarg);
 			return TOOL_USAGE;
 		}
+		hand_on(find_row(o->command, c), optarg);
 	}
-	return 0;
+	return check_environment(o);
 }
 
 /**
@@ -413,5 +555,6 @@ int tool_options_parse(enum tool_command command, int argc, char **argv, struct 
 		return TOOL_USAGE;
 	}
 	o->where = argv[optind];
+	o->program = argv + optind;
 	return 0;
 }

@@ -51,6 +51,8 @@ static const struct {
 	[CM_CAUSE_MPA_RTR] = { TOOL_PROTOCOL, "mpa_rtr",
 		"no RTR message that both ends can: offer more with --rtr, or use --model cs",
 		"no RTR message that both ends can: take more with --rtr, or use --model cs" },
+	[CM_CAUSE_MPA_PARTIAL] = { TOOL_PROTOCOL, "mpa_partial",
+		"the other end speaks MPA, but its reply ends in the middle: did its program end? -v shows what came", NULL },
 	[CM_CAUSE_NO_RESOURCES] = { TOOL_LOCAL, "no_resources", "ulimit -n, memory, or fewer at a time (--parallel)", "ulimit -n, or memory" },
 	[CM_CAUSE_LOCAL] = { TOOL_LOCAL, "local", NULL, NULL },
 };

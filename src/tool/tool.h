@@ -29,7 +29,7 @@ enum tool_status {
 
 /* ---- options.c ---- */
 
-enum tool_command { TOOL_CONNECT, TOOL_LISTEN, TOOL_DEVICES, TOOL_SIM, TOOL_COMMANDS };
+enum tool_command { TOOL_CONNECT, TOOL_LISTEN, TOOL_PING, TOOL_PERF, TOOL_DEVICES, TOOL_SIM, TOOL_RUN, TOOL_STAT, TOOL_COMMANDS };
 
 struct tool_pdata {
 	bool given;
@@ -45,6 +45,16 @@ struct tool_sim_options {
 	u64 seed;
 	u32 gen;
 	bool ipv6;
+};
+
+#define TOOL_PERF_SIZES 16
+
+struct tool_perf_options {
+	bool listen;
+	u32 verbs, kinds;              /* masks of enum perf_verb, enum perf_kind; 0: all */
+	u32 size[TOOL_PERF_SIZES];
+	size_t num_sizes;              /* 0: the default ones */
+	u32 depth;
 };
 
 struct tool_options {
@@ -64,6 +74,9 @@ struct tool_options {
 	bool json, quiet, verbose;
 	const char *pcap;
 	struct tool_sim_options sim;
+	struct tool_perf_options perf;
+	char **program;                /* run: it and its arguments, NULL behind */
+	double interval_s;             /* ping; stat: 0: once */
 };
 
 /* Fills @o from the command's arguments. 0, or TOOL_USAGE after a message; -1 after --help. */
@@ -112,6 +125,9 @@ int tool_connect(const struct tool_options *o);
 int tool_listen(const struct tool_options *o);
 int tool_devices(const struct tool_options *o);
 int tool_sim(const struct tool_options *o);
+int tool_perf(const struct tool_options *o); /* also ping */
+int tool_run(const struct tool_options *o);
+int tool_stat(const struct tool_options *o);
 
 /* "uwarp: " message to standard error. */
 void tool_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

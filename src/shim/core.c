@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * shim: the process. The context with its NICs is opened by the first call that needs one, so that a program without RDMA pays for the loading of this library and nothing
+ * else. It stays until the process ends; a forked child takes its copy up again at its own first call.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "shim/stats.h"
+#include "shim/verbs_internal.h"
+
+static struct {
+	pthread_mutex_t lock;
+	struct iwcm_ctx *ctx;
+	bool asleep;               /* forked: the NIC thread is yet to be made */
+	pid_t pid;                 /* of the process whose NIC thread runs */
+	struct port_capture *capture;
+	struct net_watcher watcher;
+} shim = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- the context ---- */
+
+/* Loop thread. */
+static void net_event(struct net_watcher *w, const struct net_event *e)
+{
+	bool up = e->type == NET_IFACE_UP;
+
+	if (up || e->type == NET_IFACE_DOWN)
+		shim_device_port(e->iface.ifindex, up);
+}
+
+static void watch_net(struct irdma_device *iwdev, void *arg)
+{
+	struct net **net = arg;
+
+	*net = iwdev->net;
+}
+
+static void open_capture(struct iwcm_ctx *ctx)
+{
+	char err[256] = "";
+
+	if (!*shim_options()->pcap)
+		return;
+	if (port_capture_open(shim_options()->pcap, &shim.capture, err, sizeof(err)))
+		log_error("shim", "no capture: %s", err);
+	else
+		iwcm_set_observers(ctx, shim.capture, NULL, NULL, NULL);
+}
+
+static int open_ctx(void)
+{
+	const struct shim_options *o = shim_options();
+	struct iwcm_ctx *ctx;
+	struct net *net = NULL;
+	int err = iwcm_open(*o->ifaces ? o->ifaces : NULL, &ctx);
+
+	if (err)
+		return err;
+	rnic_bind_ops = &shim_bind_ops;
+	iwcm_set_handler(ctx, shim_cmdev_event, NULL);
+	open_capture(ctx);
+	iwcm_watch_devices(ctx, shim_device_changed, NULL);
+	iwcm_for_each_device(ctx, watch_net, &net);
+	shim.watcher.event = net_event;
+	if (net)
+		net_watch(net, &shim.watcher);
+	shim.pid = getpid();
+	__atomic_store_n(&shim.ctx, ctx, __ATOMIC_RELEASE);
+	shim_stats_start(ctx);
+	return 0;
+}
+
+static int wake_up(void)
+{
+	int err = iwcm_fork_resume(shim.ctx);
+
+	if (err)
+		return err;
+	shim.pid = getpid();
+	__atomic_store_n(&shim.asleep, false, __ATOMIC_RELEASE);
+	shim_stats_start(shim.ctx);
+	return 0;
+}
+
+struct iwcm_ctx *shim_ctx(void)
+{
+	struct iwcm_ctx *ctx = __atomic_load_n(&shim.ctx, __ATOMIC_ACQUIRE);
+	int err = 0;
+
+	if (ctx && !__atomic_load_n(&shim.asleep, __ATOMIC_ACQUIRE))
+		return ctx;
+	pthread_mutex_lock(&shim.lock);
+	if (!shim.ctx)
+		err = open_ctx();
+	else if (shim.asleep)
+		err = wake_up();
+	ctx = shim.ctx;
+	pthread_mutex_unlock(&shim.lock);
+	return err ? shim_null(err) : ctx;
+}
+
+/* ---- fork ---- */
+
+/*
+ * The NIC thread stops between two turns first (it may want the locks below), then nobody changes devices and queues. What the capture has buffered is written, or
+ * the child would write it once more.
+ */
+void shim_core_fork_prepare(void)
+{
+	pthread_mutex_lock(&shim.lock);
+	if (shim.ctx)
+		iwcm_fork_prepare(shim.ctx);
+	if (shim.capture)
+		port_capture_flush(shim.capture);
+	shim_verbs_fork_prepare();
+	shim_devices_lock();
+}
+
+void shim_core_fork_parent(void)
+{
+	shim_devices_unlock();
+	shim_verbs_fork_done();
+	if (shim.ctx)
+		iwcm_fork_parent(shim.ctx);
+	pthread_mutex_unlock(&shim.lock);
+}
+
+void shim_core_fork_child(void)
+{
+	shim_stats_fork_child();
+	shim_devices_unlock();
+	shim_verbs_fork_done();
+	if (shim.ctx) {
+		iwcm_fork_child(shim.ctx);
+		shim.asleep = true;
+	}
+	pthread_mutex_unlock(&shim.lock);
+}
+
+/* ---- the end ---- */
+
+/* Other threads go on while this runs: it reads and writes out, and takes nothing apart. */
+__attribute__((destructor)) static void at_exit(void)
+{
+	if (!shim.ctx || shim.pid != getpid())
+		return;
+	shim_stats_stop(shim_options()->stats);
+	if (shim.capture)
+		port_capture_flush(shim.capture);
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * An RDMA program on the stock librdmacm that does with processes and descriptors what real ones do, and what they should not. tests/sys_run_process.sh compiles
+ * it and runs it over uwarp.
+ *
+ *   process client PORT MESSAGES [TRICK]    sends, and expects the same back
+ *   process server PORT [TRICK]             answers one client until it disconnects
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SIZE 4096
+
+static unsigned char out[SIZE], in[SIZE];
+static struct ibv_mr *out_mr, *in_mr;
+static const char *trick = "";
+
+static int playing(const char *name)
+{
+	return !strcmp(trick, name);
+}
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void say(const char *what)
+{
+	printf("%s\n", what);
+	fflush(stdout);
+}
+
+static struct rdma_cm_id *endpoint(const char *port, int passive)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = passive ? RAI_PASSIVE : 0 }, *res;
+	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1, .qp_type = IBV_QPT_RC };
+	struct rdma_cm_id *id;
+
+	if (rdma_getaddrinfo("127.0.0.1", port, &hints, &res))
+		fail("rdma_getaddrinfo");
+	if (rdma_create_ep(&id, res, NULL, &attr))
+		fail("rdma_create_ep");
+	rdma_freeaddrinfo(res);
+	return id;
+}
+
+static void prepare(struct rdma_cm_id *id)
+{
+	out_mr = rdma_reg_msgs(id, out, SIZE);
+	in_mr = rdma_reg_msgs(id, in, SIZE);
+	if (!out_mr || !in_mr)
+		fail("rdma_reg_msgs");
+	if (rdma_post_recv(id, NULL, in, SIZE, in_mr))
+		fail("rdma_post_recv");
+}
+
+static int completed(int (*get)(struct rdma_cm_id *, struct ibv_wc *), struct rdma_cm_id *id, struct ibv_wc *wc)
+{
+	return get(id, wc) == 1 && wc->status == IBV_WC_SUCCESS;
+}
+
+/* A child that does not use RDMA must leave its parent's alone, however it ends. */
+static void fork_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		fail("fork");
+	if (!pid)
+		exit(0);
+	waitpid(pid, NULL, 0);
+	if (system("true"))
+		fail("system");
+}
+
+static void close_all(void)
+{
+	int fd;
+
+	for (fd = 3; fd < 1024; fd++)
+		close(fd);
+}
+
+/* ---- client ---- */
+
+static void exchange(struct rdma_cm_id *id, int i)
+{
+	struct ibv_wc wc;
+
+	memset(out, i + 1, SIZE);
+	if (rdma_post_send(id, NULL, out, SIZE, out_mr, 0) || !completed(rdma_get_send_comp, id, &wc))
+		fail("send");
+	if (!completed(rdma_get_recv_comp, id, &wc) || memcmp(in, out, SIZE) != 0)
+		fail("receive");
+	if (rdma_post_recv(id, NULL, in, SIZE, in_mr))
+		fail("rdma_post_recv");
+}
+
+/* Each of these is somebody's mistake; an error is the right answer, and nothing worse. */
+static void destroy_in_wrong_order(struct rdma_cm_id *id)
+{
+	printf("pd %d\n", ibv_dealloc_pd(id->pd));
+	printf("cq %d\n", ibv_destroy_cq(id->send_cq));
+	printf("mr %d %d\n", ibv_dereg_mr(in_mr), ibv_dereg_mr(out_mr));
+	say("the rest is left to exit()");
+	exit(0);
+}
+
+static int client(const char *port, int messages)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct rdma_cm_id *id;
+	int i;
+
+	if (!list)
+		fail("ibv_get_device_list");
+	if (playing("close-all"))
+		close_all();
+	id = endpoint(port, 0);
+	prepare(id);
+	if (rdma_connect(id, NULL))
+		fail("rdma_connect");
+	for (i = 0; i < messages; i++) {
+		if (playing("fork") && i % 8 == 0)
+			fork_child();
+		exchange(id, i);
+	}
+	printf("exchanged %d\n", messages);
+	fflush(stdout);
+	if (playing("wrong-order"))
+		destroy_in_wrong_order(id);
+	if (playing("close-range"))
+		printf("close_range %d\n", close_range(3, ~0u, 0));
+	if (playing("exit"))
+		return 0;
+	if (playing("wait")) { /* for the peer's end */
+		struct ibv_wc wc;
+
+		say(completed(rdma_get_recv_comp, id, &wc) ? "a message" : "disconnected");
+	}
+	rdma_disconnect(id);
+	rdma_destroy_ep(id);
+	say("done");
+	return 0;
+}
+
+/* ---- server ---- */
+
+static void serve(struct rdma_cm_id *id)
+{
+	struct ibv_wc wc;
+	int n;
+
+	prepare(id);
+	if (rdma_accept(id, NULL))
+		fail("rdma_accept");
+	for (n = 0; completed(rdma_get_recv_comp, id, &wc); n++) {
+		memcpy(out, in, SIZE);
+		if (rdma_post_recv(id, NULL, in, SIZE, in_mr))
+			fail("rdma_post_recv");
+		if (rdma_post_send(id, NULL, out, SIZE, out_mr, 0) || !completed(rdma_get_send_comp, id, &wc))
+			break;
+	}
+	printf("served %d\n", n);
+	say("disconnected");
+	rdma_disconnect(id);
+	rdma_destroy_ep(id);
+}
+
+static int server(const char *port)
+{
+	struct rdma_cm_id *listener = endpoint(port, 1), *id;
+
+	if (rdma_listen(listener, 4))
+		fail("rdma_listen");
+	say("listening");
+	if (playing("daemon") && daemon(1, 1))
+		fail("daemon");
+	if (playing("fork-worker")) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid > 0)
+			return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	}
+	if (rdma_get_request(listener, &id))
+		fail("rdma_get_request");
+	serve(id);
+	rdma_destroy_ep(listener);
+	say("done");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 3 && !strcmp(argv[1], "client")) {
+		trick = argc > 4 ? argv[4] : "";
+		return client(argv[2], atoi(argv[3]));
+	}
+	if (argc > 2 && !strcmp(argv[1], "server")) {
+		trick = argc > 3 ? argv[3] : "";
+		return server(argv[2]);
+	}
+	fprintf(stderr, "usage: process client PORT MESSAGES [TRICK] | process server PORT [TRICK]\n");
+	return 64;
+}

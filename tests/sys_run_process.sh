@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# What programs over uwarp do as processes: they are killed, fork, become daemons, close descriptors that are not theirs, destroy things in the wrong order.
+# It hurts only themselves, and their peer hears of their end within a second.
+#
+#     tests/programs/process.c  <---- 127.0.0.1 ---->  tests/programs/process.c
+set -uo pipefail
+. "$(dirname "$0")/run_lib.sh"
+need rping pgrep "${CC:-gcc}"
+
+process=$tmp/process
+"${CC:-gcc}" -D_GNU_SOURCE -O1 -Wall -o "$process" "$here/programs/process.c" -lrdmacm -libverbs || { echo "process.c does not compile"; exit 1; }
+run_options=(--ifaces lo)
+limit=30
+
+now_ms() { date +%s%3N; }
+
+# The process under timeout(1) that start() made: the program itself, as uwarp has become it.
+program_pid() { pgrep -P "${pid_of[$1]}"; }
+
+# pair TITLE SERVER-TRICK CLIENT-TRICK: both do what they are told, and all is well.
+pair() {
+	begin "$1"
+	free_port
+	# shellcheck disable=SC2086 # no trick is no argument
+	start_server server "$process" server "$port" $2
+	# shellcheck disable=SC2086
+	run client "$process" client "$port" 40 $3
+	want "the client's status 0, not ${status_of[client]}" is "${status_of[client]}" 0
+	want "forty messages there and back" has client.out '^exchanged 40$'
+	want "the server to see them" wait_for server.out '^served 40$'
+	want "the server to see the client go" wait_for server.out '^disconnected$'
+	want "the server to end" wait_for server.out '^done$'
+	join server
+	want "the server's status 0, not ${status_of[server]}" is "${status_of[server]}" 0
+}
+
+pair 'a client and a server' '' ''
+want "the client to end in order" has client.out '^done$'
+end
+
+pair 'a server that becomes a daemon while it listens' daemon ''
+want "the client to end in order" has client.out '^done$'
+end
+
+pair 'a server that listens, and whose forked worker serves' fork-worker ''
+want "the client to end in order" has client.out '^done$'
+end
+
+pair 'a client that forks while it is connected' '' fork
+want "the client to end in order" has client.out '^done$'
+end
+
+pair 'a client that closes all descriptors before it connects' '' close-all
+want "the client to end in order" has client.out '^done$'
+end
+
+pair 'a client that ends without disconnecting' '' exit
+end
+
+pair 'a client that destroys things in the wrong order' '' wrong-order
+want "EBUSY for a protection domain in use" has client.out '^pd 16$'
+want "EBUSY for a completion queue in use" has client.out '^cq 16$'
+end
+
+begin "a client that closes what is not its own, by close_range()"
+free_port
+start_server server "$process" server "$port"
+run client timeout 10 "$process" client "$port" 40 close-range
+want "the client to get there" has client.out '^close_range 0$'
+want "the client not to crash, nor to hang" is $((status_of[client] < 124)) 1
+want "the server to see it go" wait_for server.out '^disconnected$'
+join server
+end
+
+# killed VICTIM WITNESS SIGN: the victim is killed; how long until the witness prints it?
+killed() {
+	local from
+	want "the victim to run" kill -KILL "$(program_pid "$1")"
+	from=$(now_ms)
+	want "the other end to hear of it" wait_for "$2" "$3"
+	want "it within a second, not after $(($(now_ms) - from)) ms" less $(($(now_ms) - from)) 1000
+}
+
+begin "a server is killed: its client hears of it"
+free_port
+start_server server "$process" server "$port"
+start client "$process" client "$port" 40 wait
+want "a connection" wait_for client.out '^exchanged 40$'
+killed server client.out '^disconnected$'
+join client
+join server
+want "the client's status 0, not ${status_of[client]}" is "${status_of[client]}" 0
+end
+
+begin "a client is killed: its server hears of it"
+free_port
+start_server server "$process" server "$port"
+start client "$process" client "$port" 40 wait
+want "a connection" wait_for client.out '^exchanged 40$'
+killed client server.out '^disconnected$'
+join client
+join server
+want "the server's status 0, not ${status_of[server]}" is "${status_of[server]}" 0
+end
+
+begin "rping's server is killed in the middle of things: its client hears of it"
+free_port
+start_server server rping -s -a 127.0.0.1 -p "$port"
+start client rping -c -a 127.0.0.1 -p "$port" -S 65536
+sleep 0.5
+killed server client.err 'client DISCONNECT EVENT'
+join client
+join server
+want "the client to end with an error" is $((status_of[client] && status_of[client] < 124)) 1
+end
+
+begin "a killed program leaves nothing behind"
+want "no listener" is "$(ss -Htln "sport = :$port")" ""
+want "no process in uwarp stat" is "$("$UWARP" stat | grep -cE ' (process|rping)$')" 0
+end
+
+finish
