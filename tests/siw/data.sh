@@ -164,7 +164,9 @@ wire_agrees() {
 # data TITLE SERVER-PLACE CLIENT-PLACE SERVER CLIENT CHECK...: CHECK is a command that looks at what both printed.
 #
 # siw loses a completion event now and then, and a program that waits for it then waits for ever: siw at both ends shows it, too. So
-# where siw takes part, and a program had to be ended, there is a second try, and the result says so.
+# where siw takes part, and a program had to be ended, there is a second try, and the result says so. So there is when perftest's own race
+# strikes, with any NIC: between its first connection, for parameters, and those for data the server opens its listener anew, and a client that is quick is
+# refused, and crashes.
 data() {
 	local server=$2 client=$3
 	[ "$data_broken" -le "$data_max_broken" ] || return 0
@@ -174,8 +176,7 @@ data() {
 	: >"$uwarp_log"
 	apply_setting
 	attempt "$@"
-	if [ ${#broken[@]} -gt 0 ] && [[ $server == siw || $client == siw ]] &&
-		grep -Eq '^exit (124|137)$' "$client_log" && guest_alive; then
+	if [ ${#broken[@]} -gt 0 ] && deserves_second_try "$server" "$client"; then
 		echo "second try" >>"$uwarp_log"
 		title+=" (second try)"
 		broken=()
@@ -184,6 +185,12 @@ data() {
 	[ ${#broken[@]} -eq 0 ] || data_broken=$((data_broken + 1))
 	end
 	[ "$data_broken" -le "$data_max_broken" ] || echo "siw: $data_broken tests with data are broken: no more of them" >&2
+}
+
+deserves_second_try() {
+	guest_alive || return 1
+	! grep -Eq 'RDMA_CM_EVENT_REJECTED; error: -111|^ERRNO: Connection refused' "$client_log" || return 0
+	[[ $1 == siw || $2 == siw ]] && grep -Eq '^exit (124|137)$' "$client_log"
 }
 
 attempt() {
