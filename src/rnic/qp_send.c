@@ -348,6 +348,8 @@ void rnic_tx_run(struct irdma_qp *qp)
 			break;
 	}
 	retire(q);
+	if (rnic_tx_is_empty(q))
+		rnic_tx_set_stuck(q, false);
 	if (qp->stream && qp->state != RNIC_QP_ERROR)
 		rnic_tx_fin_if_due(qp);
 }

@@ -50,6 +50,8 @@ static void rx_give(struct rnic_qp *q)
 
 static u32 take_notes(struct rnic_qp *q)
 {
+	if (likely(!__atomic_load_n(&q->rx_notes, __ATOMIC_ACQUIRE)))
+		return 0;
 	return __atomic_exchange_n(&q->rx_notes, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -471,7 +473,7 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
 
 	mutex_lock(&qp->lock);
-	if (qp->stream && qp->rtr_pending && qp->state == RNIC_QP_RTS)
+	if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
 	mutex_unlock(&qp->lock);
 	serve(qp, 0);

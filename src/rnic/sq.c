@@ -209,6 +209,21 @@ void rnic_sq_retire(struct rnic_qp *q)
 	}
 }
 
+/* The work request that the stream is taking. */
+void rnic_sq_blame_sending(struct rnic_qp *q, enum ibv_wc_status status)
+{
+	struct rnic_sq *sq = &q->v->sq;
+
+	for (u32 i = sq->head; i != sq->tail; i++) {
+		struct rnic_swqe *w = rnic_sq_at(sq, i);
+
+		if (i == sq->next || (!w->expects && !is_done(q, w))) {
+			w->status = (u8)status;
+			return;
+		}
+	}
+}
+
 /* The oldest Read or atomic whose response is not complete; NULL: none. */
 struct rnic_swqe *rnic_sq_oldest_read(struct rnic_sq *sq)
 {

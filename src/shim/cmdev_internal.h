@@ -42,7 +42,8 @@ struct cmdev_file {
 	u32 refs;                      /* the descriptor's, and calls' */
 	bool closed;
 	bool inherited;                /* from before fork(); not used by this process yet */
-	int kept_fd;                   /* the eventfd of before fork(), or -1 */
+	int kept_fd;                   /* the eventfd of before fork(), or -1... */
+	bool kept_live;                /* ...which has a token for each event, too */
 	struct cmdev_queue events;
 	struct cmdev_id_list ids;
 };
