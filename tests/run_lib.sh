@@ -42,12 +42,19 @@ declare -A pid_of=() status_of=()
 run_options=()
 limit=60
 
+# What has left its session, as fio's jobs do, is known by its environment.
+export UWARP_TEST_RUN=$tmp
+left_over() { grep -lzxF "UWARP_TEST_RUN=$tmp" /proc/[0-9]*/environ 2> /dev/null | cut -d/ -f3 | grep -vx "$$"; }
+
 cleanup() {
-	local name
+	local name pid
 	for name in "${!pid_of[@]}"; do
 		kill "${pid_of[$name]}" 2> /dev/null
 	done
 	wait
+	for pid in $(left_over); do
+		kill -KILL "$pid" 2> /dev/null
+	done
 	rm -rf "$tmp"
 }
 trap cleanup EXIT

@@ -50,6 +50,11 @@ void iwcm_fork_notify(struct iwcm_ctx *ctx, void (*fn)(void *arg), void *arg)
 	__atomic_store_n(&ctx->fork.notify, fn, __ATOMIC_RELEASE);
 }
 
+unsigned int iwcm_fork_count(const struct iwcm_ctx *ctx)
+{
+	return port_host_forks(ctx->host);
+}
+
 /* ---- before the fork, and after it in the parent ---- */
 
 static void lock_devices(struct iwcm_ctx *ctx)

@@ -126,3 +126,14 @@ bool port_host_fork_adopt(struct port_host *h, bool all)
 	pthread_mutex_unlock(&h->lock);
 	return left;
 }
+
+/**
+ * port_host_forks() - how often this process's line has forked
+ * @h: the instance
+ *
+ * Return: forks whose parent was resumed, the first process included.
+ */
+u32 port_host_forks(const struct port_host *h)
+{
+	return h->forks;
+}

@@ -42,6 +42,7 @@ struct cmdev_file {
 	u32 refs;                      /* the descriptor's, and calls' */
 	bool closed;
 	bool inherited;                /* from before fork(); not used by this process yet */
+	u32 fork;                      /* which one: iwcm_fork_count() */
 	int kept_fd;                   /* the eventfd of before fork(), or -1... */
 	bool kept_live;                /* ...which has a token for each event, too */
 	struct cmdev_queue events;
@@ -89,6 +90,8 @@ struct cmdev_id {
 /* ---- cmdev.c ---- */
 /* One lock for files, ids and queues: a leaf but for channels' eventfds; never held when iwcm is called. */
 extern pthread_mutex_t cmdev_lock;
+/* The context, once there has been an id. */
+extern struct iwcm_ctx *cmdev_ctx;
 /* Copy to the program's memory at @to; -EFAULT. */
 int cmdev_put(u64 to, const void *from, size_t len);
 /* Copy from the program's memory. */
