@@ -32,6 +32,14 @@ check-siw: ## connect to and from the kernel's siw driver in a guest
 	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/run.sh
 endif
 
+ifneq ($(wildcard tests/siw/bench.sh),)
+.PHONY: bench-siw
+bench-siw: ## the same programs over siw and over uwarp, both in the guest
+	scripts/deps.sh build siw
+	scripts/build.sh $(BUILD)
+	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/bench.sh
+endif
+
 coverage: ## line and branch coverage of every source file
 	scripts/deps.sh build check
 	scripts/coverage.sh $(BUILD)

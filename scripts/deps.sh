@@ -14,7 +14,8 @@ declare -A group=(
 	[man]='linux-kbuild-6.1 perl python3'
 	[bench]='iperf3 librdmacm-dev python3 coreutils'
 	# What goes into the guest is downloaded and unpacked by tests/siw/build-guest.sh, and not installed.
-	[siw]='qemu-system-x86 gcc make binutils libelf1 xz-utils tshark iproute2 util-linux'
+	[siw]='qemu-system-x86 gcc make binutils libelf1 xz-utils tshark iproute2 util-linux
+		perftest rdmacm-utils'
 )
 
 wanted=()

@@ -82,7 +82,7 @@ end() {
 	failed=$((failed + 1))
 	echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
 	for log in "$tmp"/*.{out,err}; do
-		[[ -s $log ]] && tail -n 40 "$log" | cut -c 1-300 | sed "s|^|#  ${log##*/}: |"
+		[[ -s $log ]] && tail -n 25 "$log" | cut -c 1-300 | sed "s|^|#  ${log##*/}: |"
 	done
 }
 
@@ -97,6 +97,8 @@ finish() {
 	exit
 }
 
+# A program's own error, and not a signal or the end of its time.
+is_error() { (($1 && $1 < 124 || $1 == 255)); }
 is() { [[ $1 == "$2" ]]; }
 less() { (($1 < $2)); }
 has() { grep -qE -- "$2" "$tmp/$1"; }

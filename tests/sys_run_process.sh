@@ -108,12 +108,12 @@ end
 begin "rping's server is killed in the middle of things: its client hears of it"
 free_port
 start_server server rping -s -a 127.0.0.1 -p "$port"
-start client rping -c -a 127.0.0.1 -p "$port" -S 65536
+start client rping -c -a 127.0.0.1 -p "$port" -S 65535
 sleep 0.5
 killed server client.err 'client DISCONNECT EVENT'
 join client
 join server
-want "the client to end with an error" is $((status_of[client] && status_of[client] < 124)) 1
+want "the client to end with an error" is_error "${status_of[client]}"
 end
 
 begin "a killed program leaves nothing behind"

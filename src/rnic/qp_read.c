@@ -49,7 +49,9 @@ static struct rnic_answer *answer_add(struct rnic_qp *q)
 	struct rnic_answers *a = &q->answers;
 
 	if (!a->ring) {
-		a->size = max((u32)q->qp.iw.ird, 1u);
+		a->size = max((u32)q->qp.iw.ird, q->qp.iw.rtr == RDMAP_RTR_READ ? 1u : 0u);
+		if (!a->size)
+			return NULL;
 		a->ring = calloc(a->size, sizeof(*a->ring));
 		if (!a->ring)
 			return NULL;

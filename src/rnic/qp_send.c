@@ -198,27 +198,15 @@ static enum build build_request(struct rnic_qp *q, struct rnic_swqe *w)
 	return BUILT;
 }
 
-static struct ibv_send_wr bind_wr(const struct rnic_swqe *w)
-{
-	struct ibv_send_wr wr = { .wr_id = w->wr_id, .opcode = IBV_WR_BIND_MW };
-
-	wr.bind_mw = w->bind;
-	return wr;
-}
-
 static enum build run_local(struct rnic_qp *q, struct rnic_swqe *w)
 {
-	struct ibv_send_wr wr;
-
 	if (!rnic_tx_is_empty(q))
 		return NO_ROOM;
 	if (w->opcode == IBV_WR_LOCAL_INV) {
 		if (rnic_stag_invalidate(&q->qp, w->rkey, false))
 			return wqe_fault(q, w, IBV_WC_LOC_PROT_ERR);
-	} else {
-		wr = bind_wr(w);
-		if (rnic_mw_bind(&q->qp, &wr))
-			return wqe_fault(q, w, IBV_WC_MW_BIND_ERR);
+	} else if (rnic_bind_execute(&q->qp, &w->bind)) {
+		return wqe_fault(q, w, IBV_WC_MW_BIND_ERR);
 	}
 	w->done = true;
 	wqe_built(q, w);
@@ -360,6 +348,8 @@ void rnic_tx_run(struct irdma_qp *qp)
 			break;
 	}
 	retire(q);
+	if (rnic_tx_is_empty(q))
+		rnic_tx_set_stuck(q, false);
 	if (qp->stream && qp->state != RNIC_QP_ERROR)
 		rnic_tx_fin_if_due(qp);
 }

@@ -113,7 +113,7 @@ static int copy_data(const struct rnic_sq *sq, const struct ibv_send_wr *wr, str
 	return 0;
 }
 
-static void copy_operands(const struct ibv_send_wr *wr, struct rnic_swqe *w)
+static int copy_operands(const struct ibv_send_wr *wr, struct rnic_swqe *w)
 {
 	switch (wr->opcode) {
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -128,16 +128,14 @@ static void copy_operands(const struct ibv_send_wr *wr, struct rnic_swqe *w)
 		w->rkey = wr->invalidate_rkey;
 		break;
 	case IBV_WR_BIND_MW:
-		w->bind = wr->bind_mw;
-		break;
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		w->imm = wr->imm_data;
-		/* fall through */
+		return rnic_bind_ops ? rnic_bind_get(wr, &w->bind) : -EINVAL;
 	default:
+		w->imm = wr->imm_data; /* of those that have it */
 		w->remote_addr = wr->wr.rdma.remote_addr;
 		w->rkey = wr->wr.rdma.rkey;
 		break;
 	}
+	return 0;
 }
 
 /* 0, -EINVAL, -EOPNOTSUPP, -ENOMEM: the queue is full. */
@@ -155,9 +153,10 @@ int rnic_sq_post(struct rnic_qp *q, const struct ibv_send_wr *wr)
 	w->inlined = false;
 	w->length = 0;
 	rc = kinds[wr->opcode].data ? copy_data(sq, wr, w) : 0;
+	if (!rc)
+		rc = copy_operands(wr, w);
 	if (rc)
 		return rc;
-	copy_operands(wr, w);
 	w->wr_id = wr->wr_id;
 	w->opcode = (u8)wr->opcode;
 	w->status = IBV_WC_SUCCESS;
@@ -207,6 +206,21 @@ void rnic_sq_retire(struct rnic_qp *q)
 			return;
 		sq->head++; /* first: who sees the completion may post */
 		rnic_sq_complete(q, w, w->status);
+	}
+}
+
+/* The work request that the stream is taking. */
+void rnic_sq_blame_sending(struct rnic_qp *q, enum ibv_wc_status status)
+{
+	struct rnic_sq *sq = &q->v->sq;
+
+	for (u32 i = sq->head; i != sq->tail; i++) {
+		struct rnic_swqe *w = rnic_sq_at(sq, i);
+
+		if (i == sq->next || (!w->expects && !is_done(q, w))) {
+			w->status = (u8)status;
+			return;
+		}
 	}
 }
 

@@ -253,6 +253,7 @@ static void renew_fd(struct cmdev_file *f)
 		return;
 	}
 	/* Sets of epoll that are older than the fork know the old one: it is needed again if this process takes the parent's place. */
+	f->kept_live = false;
 	if (f->kept_fd < 0)
 		f->kept_fd = shim_high_fd(dup(f->fd));
 	set_fd(f, fresh);
@@ -272,8 +273,11 @@ void shim_cmdev_fork_child(void)
 	cmdev_ids_fork_child();
 }
 
-/* Locked. Back to the eventfd of before the fork, whose other user has ended. */
-static void restore_fd(struct cmdev_file *f)
+/*
+ * Locked. The other user of the eventfd of before the fork has ended: tokens go to both from now on. The one behind the file's descriptor stays, for a thread may be in poll()
+ * on it.
+ */
+static void revive_kept(struct cmdev_file *f)
 {
 	u64 token, n;
 
@@ -283,8 +287,7 @@ static void restore_fd(struct cmdev_file *f)
 		; /* one at a time: semaphore mode; as many as the parent had events */
 	for (n = count_events(f); n; n--)
 		shim_evfd_post(f->kept_fd);
-	set_fd(f, f->kept_fd);
-	f->kept_fd = -1;
+	f->kept_live = true;
 }
 
 void shim_cmdev_inherit(void *arg)
@@ -296,7 +299,7 @@ void shim_cmdev_inherit(void *arg)
 		if (!f->inherited)
 			continue;
 		f->inherited = false;
-		restore_fd(f);
+		revive_kept(f);
 	}
 	pthread_mutex_unlock(&cmdev_lock);
 }

@@ -42,7 +42,8 @@ struct cmdev_file {
 	u32 refs;                      /* the descriptor's, and calls' */
 	bool closed;
 	bool inherited;                /* from before fork(); not used by this process yet */
-	int kept_fd;                   /* the eventfd of before fork(), or -1 */
+	int kept_fd;                   /* the eventfd of before fork(), or -1... */
+	bool kept_live;                /* ...which has a token for each event, too */
 	struct cmdev_queue events;
 	struct cmdev_id_list ids;
 };
@@ -73,6 +74,7 @@ struct cmdev_id {
 	pthread_mutex_t call;          /* one command at a time, for the whole command; never taken by the handler */
 	enum cmdev_state state;
 	bool dying;                    /* out of the table */
+	bool gone;                     /* a request whose peer gave up */
 	bool bound;
 	bool afonly;
 	bool no_port;                  /* resolved with port 0: good for finding the device only */
