@@ -16,9 +16,9 @@ mandir = $(prefix)/share/man
 all: ## build the library, the command, the tests and the examples, optimised, under build/
 	scripts/build.sh $(BUILD)
 
-demo: ## install what is missing, build, and show a connection being set up and torn down
-	scripts/deps.sh build
-	TARGETS=uwarp NINJAFLAGS=--quiet scripts/build.sh $(BUILD)
+demo: ## install what is missing, build, and show connections being set up and torn down, and rping over uwarp
+	scripts/deps.sh build demo
+	TARGETS='uwarp libuwarp-shim.so' NINJAFLAGS=--quiet scripts/build.sh $(BUILD)
 	scripts/demo.sh $(BUILD)
 
 check: ## install what is missing, build three ways, run all tests and checks

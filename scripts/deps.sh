@@ -8,6 +8,7 @@ set -euo pipefail
 declare -A group=(
 	[build]='gcc libc6-dev meson ninja-build pkg-config libnl-3-dev libnl-route-3-dev libisal-dev
 		libsodium-dev libpcap-dev libcmocka-dev libibverbs-dev'
+	[demo]='rdmacm-utils'
 	[check]='clang clang-tidy libclang-rt-14-dev gcovr tshark man-db groff-base iproute2 nftables
 		python3 util-linux binutils librdmacm-dev rdmacm-utils ibverbs-utils
 		perftest fio libfabric-bin python3-pyverbs procps'

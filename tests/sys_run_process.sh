@@ -44,10 +44,6 @@ pair 'a server that becomes a daemon while it listens' daemon ''
 want "the client to end in order" has client.out '^done$'
 end
 
-pair 'a server that listens, and whose forked worker serves' fork-worker ''
-want "the client to end in order" has client.out '^done$'
-end
-
 pair 'a client that forks while it is connected' '' fork
 want "the client to end in order" has client.out '^done$'
 end

@@ -21,7 +21,7 @@ static const struct pair_options modes[] = {
 #define each_mode(o) for (size_t m_ = 0; m_ < ARRAY_SIZE(modes); m_++) \
 	for (struct pair_options o = modes[m_], *once_ = &o; once_; once_ = NULL)
 
-static const u32 sizes[] = { 0, 1, 3, 1023, 1024, 1025, 1400, 1424, 1425, 1426, 1427, 1428, 1429, 1430, 1431, 1432, 4097, 65000, 65449, 65450, 65451, 65452,
+static const u32 sizes[] = { 0, 1, 3, 1023, 1024, 1025, 1400, 1424, 1425, 1426, 1427, 1428, 1429, 1430, 1431, 1432, 4097, 61439, 61440, 61441, 65000, 65449, 65450, 65451, 65452,
 			     65453, 65454, 65455, 65456, 65457, 65458, 65459, 65460, 131071, 1048576 };
 
 static void sends(void **state)

@@ -123,7 +123,7 @@ static void answer_done(struct rnic_qp *q, u8 opcode)
 
 static const struct rdmap_error *build_response(struct rnic_qp *q, const struct rdmap_read_req *r, bool *built)
 {
-	u32 off = q->answers.off, len = min(r->len - off, mpa_mulpdu(&q->tx.mpa, q->tx.emss) - DDP_TAGGED_HDR);
+	u32 off = q->answers.off, len = min(r->len - off, rnic_tx_payload(q, DDP_TAGGED_HDR));
 	struct rnic_piece p = { .addr = r->src_to + off, .stag = r->src_stag, .len = len };
 	bool last = off + len == r->len;
 	enum rnic_mem_status st;

@@ -16,15 +16,20 @@
 #include "rnic/rnic_internal.h"
 
 #define RUN_BUDGET (4u << 20) /* bytes of stream */
+#define PAGE 4096u
+#define MANY_PAGES (8 * PAGE)
 #define BATCH_BYTES (512u << 10) /* one call of the stream */
 
 enum build { BUILT, NOTHING, NO_ROOM, FAULT };
 
 /* ---- FPDUs of a work request ---- */
 
-static u32 mulpdu(const struct rnic_qp *q)
+/* Payload of one segment behind a DDP header of @hdr_len: as much as fits; if that is many pages, whole ones, for what is aligned is copied faster. */
+u32 rnic_tx_payload(const struct rnic_qp *q, u32 hdr_len)
 {
-	return mpa_mulpdu(&q->tx.mpa, q->tx.emss);
+	u32 most = mpa_mulpdu(&q->tx.mpa, q->tx.emss) - hdr_len;
+
+	return most < MANY_PAGES ? most : most & ~(PAGE - 1);
 }
 
 /* Pieces of SGE memory for bytes [@off, @off + @len) of the message, held. Their number; 0: some of it cannot be had. */
@@ -102,7 +107,7 @@ static enum build build_segment(struct rnic_qp *q, struct rnic_swqe *w)
 	bool write = is_write(w);
 	u32 hdr_len = write ? DDP_TAGGED_HDR : DDP_UNTAGGED_HDR;
 	struct rnic_sq *sq = &q->v->sq;
-	u32 off = sq->off, len = min(w->length - off, mulpdu(q) - hdr_len), n = 0;
+	u32 off = sq->off, len = min(w->length - off, rnic_tx_payload(q, hdr_len)), n = 0;
 	bool last = off + len == w->length;
 	struct rnic_piece p[RNIC_MAX_SGE];
 	u8 hdr[RDMAP_HDR_MAX];

@@ -296,6 +296,7 @@ static inline bool rnic_tx_is_empty(const struct rnic_qp *q)
 
 /* qp_send.c; qp->lock held */
 void rnic_tx_run(struct irdma_qp *qp);
+u32 rnic_tx_payload(const struct rnic_qp *q, u32 hdr_len);
 
 /* qp_read.c: both ends of Reads and atomics */
 const struct rdmap_error *rnic_answer_read(struct rnic_qp *q, const struct ddp_hdr *h);

@@ -11,6 +11,7 @@
 #include "rnic/rnic_internal.h"
 
 #define ATOMIC_SIZE 8u
+#define INLINE_MIN 64u
 #define FLAGS_ALL (IBV_SEND_SIGNALED | IBV_SEND_FENCE)
 
 /* What each opcode may have. */
@@ -32,6 +33,14 @@ static const struct {
 	[IBV_WR_BIND_MW] = { 0, IBV_WC_BIND_MW, true },
 };
 
+/* As much inline data as the room of the SGEs holds anyway; rsockets count on some, whatever they ask for. */
+static u32 inline_room(const struct ibv_qp_cap *cap)
+{
+	u32 sges = cap->max_send_sge * (u32)sizeof(struct ibv_sge);
+
+	return max(max(sges, INLINE_MIN), (cap->max_inline_data + 7) & ~7u);
+}
+
 int rnic_sq_init(struct rnic_sq *sq, struct ibv_qp_cap *cap)
 {
 	u32 size = 1;
@@ -41,9 +50,9 @@ int rnic_sq_init(struct rnic_sq *sq, struct ibv_qp_cap *cap)
 		size *= 2;
 	sq->max_wr = cap->max_send_wr;
 	sq->max_sge = cap->max_send_sge;
-	sq->max_inline = cap->max_inline_data;
+	sq->max_inline = cap->max_inline_data = inline_room(cap);
 	sq->mask = size - 1;
-	sq->stride = (u32)sizeof(struct rnic_swqe) + max(cap->max_send_sge * (u32)sizeof(struct ibv_sge), (cap->max_inline_data + 7) & ~7u);
+	sq->stride = (u32)sizeof(struct rnic_swqe) + sq->max_inline;
 	sq->send_msn = sq->read_msn = 1;
 	sq->ring = calloc(size, sq->stride);
 	return sq->ring ? 0 : -ENOMEM;

@@ -78,7 +78,7 @@ static bool next_process(FILE *list, struct process *p)
 		name = socket_name(line);
 		if (!name)
 			continue;
-		strcpy(p->name, name);
+		memcpy(p->name, name, sizeof(p->name));
 		p->fd = connect_to(name);
 		if (p->fd < 0)
 			continue; /* it has ended */
