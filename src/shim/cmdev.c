@@ -21,9 +21,7 @@
  * a handler that runs, and the handler takes the lock. Memory of an id: references; DESTROY_ID takes it out of the table, waits until no
  * command has it and iwcm has no handler for it, and only then frees it.
  *
- * Memory of the program's (responses) is written by process_vm_writev(): what a bad pointer gives is EFAULT, as from a kernel.
- *
- * fork: fork.c. A vforked child has this memory but another pid: closing is only closing there.
+ * fork: fork.c. A vforked child has this memory but another pid: closing is only closing there (other calls do not look at the pid: getpid() is a system call).
  *
  * Left out: AF_IB addresses (a probe of librdmacm's is told that they are known, which makes it use the commands that take any address); multicast, which iWARP does not
  * have; path records.
@@ -44,38 +42,6 @@ static struct cmdev_file *files[CMDEV_FDS]; /* by descriptor; written under the 
 static u32 num_files; /* atomic */
 struct iwcm_ctx *cmdev_ctx;
 static LIST_HEAD(, cmdev_file) all_files = LIST_HEAD_INITIALIZER(all_files);
-
-/* ---- the program's memory ---- */
-
-/* Containers may forbid the calls; then a bad pointer is the program's own funeral. */
-static bool forbidden(ssize_t n)
-{
-	return n < 0 && (errno == EPERM || errno == ENOSYS);
-}
-
-int cmdev_put(u64 to, const void *from, size_t len)
-{
-	struct iovec local = { (void *)from, len }, remote = { (void *)(uintptr_t)to, len };
-	ssize_t n = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
-
-	if (forbidden(n)) {
-		memcpy(remote.iov_base, from, len);
-		return 0;
-	}
-	return n == (ssize_t)len ? 0 : -EFAULT;
-}
-
-int cmdev_get(void *to, u64 from, size_t len)
-{
-	struct iovec local = { to, len }, remote = { (void *)(uintptr_t)from, len };
-	ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-
-	if (forbidden(n)) {
-		memcpy(to, remote.iov_base, len);
-		return 0;
-	}
-	return n == (ssize_t)len ? 0 : -EFAULT;
-}
 
 /* ---- files ---- */
 
@@ -133,9 +99,8 @@ struct cmdev_file *cmdev_file_get(int fd)
 {
 	struct cmdev_file *f = fd >= 0 && fd < CMDEV_FDS ? files[fd] : NULL;
 
-	if (!f || f->pid != getpid())
-		return NULL;
-	f->refs++;
+	if (f)
+		f->refs++;
 	return f;
 }
 
@@ -164,6 +129,17 @@ static void file_detach(struct cmdev_file *f, struct cmdev_id_list *dead)
 	f->kept_fd = -1;
 }
 
+/* Locked. The file; NULL in a vforked child, whose parent's it is. */
+static struct cmdev_file *take_down(int fd, struct cmdev_id_list *dead)
+{
+	struct cmdev_file *f = files[fd];
+
+	if (!f || f->pid != getpid())
+		return NULL;
+	file_detach(f, dead);
+	return f;
+}
+
 /**
  * shim_cmdev_close() - close a descriptor, if it is the device's
  * @fd: descriptor
@@ -181,11 +157,7 @@ bool shim_cmdev_close(int fd, int *ret)
 	if (!shim_cmdev_is(fd))
 		return false;
 	pthread_mutex_lock(&cmdev_lock);
-	f = cmdev_file_get(fd);
-	if (f) {
-		file_detach(f, &dead);
-		cmdev_file_put(f);
-	}
+	f = take_down(fd, &dead);
 	pthread_mutex_unlock(&cmdev_lock);
 	cmdev_ids_destroy(&dead);
 	*ret = real_close(fd);

@@ -92,6 +92,8 @@ struct cmdev_id {
 extern pthread_mutex_t cmdev_lock;
 /* The context, once there has been an id. */
 extern struct iwcm_ctx *cmdev_ctx;
+
+/* ---- cmdev_mem.c ---- */
 /* Copy to the program's memory at @to; -EFAULT. */
 int cmdev_put(u64 to, const void *from, size_t len);
 /* Copy from the program's memory. */
