@@ -2,8 +2,8 @@
 /*
  * shim: the rdma_cm device, that is the kernel's side of <rdma/rdma_user_cm.h>, inside the process. Theory of operation.
  *
- * The stock librdmacm opens /dev/infiniband/rdma_cm, writes commands to it, and polls it. Here the descriptor is an eventfd in semaphore mode, and preload.c
- * hands writes on it to this file. Each file has ids and a queue of events; the eventfd holds a token per event, so poll, select and epoll
+ * The stock librdmacm opens /dev/infiniband/rdma_cm, writes commands to it, and polls it. Here the descriptor is an eventfd, and preload.c
+ * hands writes on it to this file. Each file has ids and a queue of events; the eventfd holds a token while there are events, so poll, select and epoll
  * see what they would see of the device.
  *
  *   program            cmdev                                iwcm
@@ -13,9 +13,10 @@
  *
  * An id of librdmacm (struct cmdev_id) is one id of iwcm, or two: a listener on the IPv6 wildcard takes IPv4 too, unless it was told AFONLY.
  *
- * Tokens. A reader takes a token, then an event, or the event first if there is one, and then a token without waiting. Whoever takes an event out of
- * a queue otherwise (an id is destroyed, or migrates) takes one token as well. A reader that holds a token and finds no event has lost a race
- * against one that found an event and no token; it waits again, and the books balance.
+ * Tokens. One is enough for all events of a queue: a reader takes the first event if there is one, without a system call; whoever takes the last one, also because an id is
+ * destroyed or migrates, takes the token back. A reader that finds no event waits for the token, and with it in its hand takes an event, or finds that another one had it, and
+ * waits again; if it leaves events, it puts a token there again. A token is put after the lock was given up, or the reader that it wakes would run into the lock; until it is
+ * there, its event is not: who has no token waits for this one. So the descriptor is never readable without an event.
  *
  * Locks. cmdev_lock covers all that is here, for a few hundred instructions at a time, and is not held when iwcm is called: iwcm_destroy_id() waits for
  * a handler that runs, and the handler takes the lock. Memory of an id: references; DESTROY_ID takes it out of the table, waits until no
@@ -160,6 +161,8 @@ bool shim_cmdev_close(int fd, int *ret)
 	f = take_down(fd, &dead);
 	pthread_mutex_unlock(&cmdev_lock);
 	cmdev_ids_destroy(&dead);
+	if (f)
+		cmdev_event_settle(f); /* or it would go to whoever gets the number next */
 	*ret = real_close(fd);
 	if (f) {
 		pthread_mutex_lock(&cmdev_lock);
@@ -197,16 +200,6 @@ void shim_cmdev_close_range(unsigned int first, unsigned int last)
 
 /* ---- fork ---- */
 
-static u64 count_events(const struct cmdev_file *f)
-{
-	struct cmdev_event *e;
-	u64 n = 0;
-
-	TAILQ_FOREACH(e, &f->events, entry)
-		n++;
-	return n;
-}
-
 /* @fd becomes this file's, with the flags that it had. */
 static void set_fd(const struct cmdev_file *f, int fd)
 {
@@ -230,14 +223,18 @@ static void keep_fd(struct cmdev_file *f)
 
 static void renew_fd(struct cmdev_file *f)
 {
-	int fresh = shim_evfd_open(count_events(f));
+	bool token = !TAILQ_EMPTY(&f->events);
+	int fresh = shim_evfd_open(token);
 
 	if (!f->inherited) /* else the parent had it from another process, and did not use it */
 		keep_fd(f);
-	if (fresh < 0)
+	f->posting = 0;
+	if (fresh < 0) {
 		log_warn("shim", "descriptor %d stays shared with the parent process", f->fd);
-	else
-		set_fd(f, fresh);
+		return;
+	}
+	set_fd(f, fresh);
+	f->token = token;
 }
 
 /* The lock is held since before the fork. */
@@ -260,13 +257,13 @@ void shim_cmdev_fork_child(void)
  */
 static void revive_kept(struct cmdev_file *f)
 {
-	u64 token, n;
+	u64 token;
 
 	if (f->kept_fd < 0)
 		return;
 	while (preadv2(f->kept_fd, &(struct iovec){ &token, sizeof(token) }, 1, -1, RWF_NOWAIT) > 0)
-		; /* one at a time: semaphore mode; as many as the parent had events */
-	for (n = count_events(f); n; n--)
+		; /* one at a time: semaphore mode */
+	if (!TAILQ_EMPTY(&f->events))
 		shim_evfd_post(f->kept_fd);
 	f->kept_live = true;
 }

@@ -15,7 +15,9 @@
  *
  * ROUTE_RESOLVED is made by RESOLVE_ROUTE itself: with the address the route is known.
  */
+#include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,27 +29,61 @@
 
 /* ---- queues ---- */
 
+static struct cmdev_file *to_post; /* locked: gets its token from cmdev_unlock() */
+
+/* Locked. */
+static void want_token(struct cmdev_file *f)
+{
+	if (f->token || TAILQ_EMPTY(&f->events))
+		return;
+	assert(!to_post);
+	f->token = true;
+	__atomic_fetch_add(&f->posting, 1, __ATOMIC_RELAXED);
+	to_post = f;
+}
+
+/* Whoever the token wakes wants the lock at once: so it is given up first. */
+void cmdev_unlock(void)
+{
+	struct cmdev_file *f = to_post;
+
+	to_post = NULL;
+	pthread_mutex_unlock(&cmdev_lock);
+	if (!f)
+		return;
+	shim_evfd_post(f->fd);
+	__atomic_fetch_sub(&f->posting, 1, __ATOMIC_RELEASE); /* from here on the file may be closed */
+}
+
+/* They are in a system call that does not wait, and need no lock. */
+void cmdev_event_settle(struct cmdev_file *f)
+{
+	while (__atomic_load_n(&f->posting, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
 void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e)
 {
+	bool first = TAILQ_EMPTY(&f->events);
+
 	TAILQ_INSERT_TAIL(&f->events, e, entry);
-	shim_evfd_post(f->fd);
-	if (unlikely(f->kept_live))
+	want_token(f);
+	if (unlikely(f->kept_live) && first)
 		shim_evfd_post(f->kept_fd);
 }
 
-/* @taken: the reader has the token of the file's descriptor already. */
-static void unqueue(struct cmdev_file *f, struct cmdev_event *e, bool taken)
-{
-	TAILQ_REMOVE(&f->events, e, entry);
-	if (!taken)
-		shim_evfd_drop(f->fd);
-	if (unlikely(f->kept_live))
-		shim_evfd_drop(f->kept_fd);
-}
-
+/* Without a token to drop: a reader has it, and finds out when it has the lock. */
 void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e)
 {
-	unqueue(f, e, false);
+	TAILQ_REMOVE(&f->events, e, entry);
+	if (!TAILQ_EMPTY(&f->events))
+		return;
+	if (f->token) {
+		cmdev_event_settle(f);
+		f->token = !shim_evfd_drop(f->fd);
+	}
+	if (unlikely(f->kept_live))
+		shim_evfd_drop(f->kept_fd);
 }
 
 void cmdev_events_free(struct cmdev_queue *q)
@@ -91,7 +127,7 @@ struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type t
 /* ---- GET_EVENT ---- */
 
 /* Locked. What is only now certain: ACCEPT gives the uid, and a request belongs to the file that it was fetched from. */
-static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u32 out, bool token)
+static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u32 out)
 {
 	struct cmdev_id *child = e->child;
 	int err;
@@ -102,7 +138,7 @@ static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u3
 	if (err)
 		return err;
 	e->id->events_reported++;
-	unqueue(f, e, token);
+	cmdev_event_unqueue(f, e);
 	if (child && child->file != f) {
 		LIST_REMOVE(child, entry);
 		LIST_INSERT_HEAD(&f->ids, child, entry);
@@ -112,37 +148,43 @@ static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u3
 	return 0;
 }
 
-/* Locked. 1: there is none. */
+/* Locked. 1: there is none; nor is there one for who comes without a token while that is on its way. */
 static int get_locked(struct cmdev_file *f, u64 response, u32 out, bool token)
 {
 	struct cmdev_event *e = TAILQ_FIRST(&f->events);
-	int err;
+	int ret;
 
+	if (token)
+		f->token = false;
 	if (f->closed)
 		return -EBADF;
-	if (!e)
+	if (!e || (!token && __atomic_load_n(&f->posting, __ATOMIC_ACQUIRE)))
 		return 1;
-	err = deliver(f, e, response, out, token);
-	if (err && token)
-		shim_evfd_post(f->fd);
-	return err;
+	ret = deliver(f, e, response, out);
+	want_token(f);
+	return ret;
+}
+
+static int try_get(struct cmdev_file *f, u64 response, u32 out, bool token)
+{
+	int ret;
+
+	pthread_mutex_lock(&cmdev_lock);
+	ret = get_locked(f, response, out, token);
+	cmdev_unlock();
+	return ret;
 }
 
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
 {
-	bool token = false;
-	int ret;
+	int ret = try_get(f, response, out, false), err;
 
-	pthread_mutex_lock(&cmdev_lock);
-	while ((ret = get_locked(f, response, out, token)) == 1) {
-		pthread_mutex_unlock(&cmdev_lock);
-		ret = shim_evfd_take(f->fd); /* waits unless O_NONBLOCK is set */
-		pthread_mutex_lock(&cmdev_lock);
-		token = !ret;
-		if (ret)
-			break;
+	while (ret == 1) {
+		err = shim_evfd_take(f->fd); /* waits unless O_NONBLOCK is set */
+		if (err)
+			return err;
+		ret = try_get(f, response, out, true);
 	}
-	pthread_mutex_unlock(&cmdev_lock);
 	return ret;
 }
 
@@ -297,7 +339,7 @@ static int request(struct cmdev_id *listener, const struct iwcm_event *ev)
 		pthread_mutex_lock(&cmdev_lock);
 		cmdev_id_set_state(child, CMDEV_REQUEST);
 		err = request_add(listener, child, e);
-		pthread_mutex_unlock(&cmdev_lock);
+		cmdev_unlock();
 	}
 	if (err) {
 		free(e);
@@ -326,5 +368,5 @@ void shim_cmdev_event(void *arg, const struct iwcm_event *ev)
 	pthread_mutex_lock(&cmdev_lock);
 	if (!id->dying)
 		handlers[ev->type](id, ev);
-	pthread_mutex_unlock(&cmdev_lock);
+	cmdev_unlock();
 }

@@ -37,14 +37,16 @@ LIST_HEAD(cmdev_id_list, cmdev_id);
 /* An open of the device. */
 struct cmdev_file {
 	LIST_ENTRY(cmdev_file) entry;
-	int fd;                        /* eventfd: a token for each event in the queue */
+	int fd;                        /* eventfd: a token while there are events in the queue */
+	bool token;                    /* it is there, or on its way, or in a reader's hand */
+	u32 posting;                   /* atomic: threads that have it on its way */
 	pid_t pid;                     /* process it belongs to: a vforked child's is another */
 	u32 refs;                      /* the descriptor's, and calls' */
 	bool closed;
 	bool inherited;                /* from before fork(); not used by this process yet */
 	u32 fork;                      /* which one: iwcm_fork_count() */
 	int kept_fd;                   /* the eventfd of before fork(), or -1... */
-	bool kept_live;                /* ...which has a token for each event, too */
+	bool kept_live;                /* ...which has a token while there are events, too */
 	struct cmdev_queue events;
 	struct cmdev_id_list ids;
 };
@@ -116,8 +118,10 @@ void cmdev_ids_destroy(struct cmdev_id_list *dead);                            /
 void cmdev_ids_fork_child(void);
 
 /* ---- cmdev_event.c ---- */
-void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e);           /* locked */
-void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e);         /* locked; takes its token back */
+void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e);           /* locked; cmdev_unlock() tells the file's readers */
+void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e);         /* locked */
+void cmdev_unlock(void);                                                       /* the lock, after cmdev_event_queue() */
+void cmdev_event_settle(struct cmdev_file *f);                                 /* no thread has a token of @f on its way any more */
 struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type type, int status); /* NULL: no memory */
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out);              /* GET_EVENT */
 void cmdev_event_move(struct cmdev_id *id, struct cmdev_file *to);             /* locked */

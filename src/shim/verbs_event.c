@@ -37,15 +37,17 @@ int shim_evfd_take(int fd)
 	return read(fd, &one, sizeof(one)) == sizeof(one) ? 0 : -errno;
 }
 
-void shim_evfd_drop(int fd)
+bool shim_evfd_drop(int fd)
 {
 	struct iovec iov;
 	u64 one;
 
 	iov.iov_base = &one;
 	iov.iov_len = sizeof(one);
-	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0)
-		log_debug("shim", "no token to take from descriptor %d", fd);
+	if (preadv2(fd, &iov, 1, -1, RWF_NOWAIT) > 0)
+		return true;
+	log_debug("shim", "no token to take from descriptor %d", fd);
+	return false;
 }
 
 void shim_evfd_renew(int fd, u64 count)

@@ -167,7 +167,7 @@ void shim_evfd_post(int fd);
 /* Take one, waiting as the descriptor's flags say; 0 or negative errno. */
 int shim_evfd_take(int fd);
 /* Take one if there is one. */
-void shim_evfd_drop(int fd);
+bool shim_evfd_drop(int fd);
 /* In a forked child: @fd becomes one of its own, flags as they were. */
 void shim_evfd_renew(int fd, u64 count);
 /* Queue an event about @object (NULL: port 1); @delivered: its counter. Leaf locks only. */
