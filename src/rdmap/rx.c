@@ -26,6 +26,7 @@
 #include "rdmap/rdmap_internal.h"
 
 #define RX_STAGING (80u * 1024)   /* the largest FPDU and what is read ahead; more than that is slower: it leaves the caches */
+#define RX_FIRST 2048u            /* staging of a stream that has not brought half of that yet: many never do */
 #define RX_DIRECT_MIN 8192u       /* payload still to come: below, a copy costs less than a read of its own (bench_rdmap) */
 #define RX_LARGE RX_DIRECT_MIN    /* FPDUs that are read one by one */
 #define RX_HDR ((u32)(MPA_LEN_SIZE + DDP_UNTAGGED_HDR))
@@ -325,6 +326,18 @@ static int want_direct(struct rdmap_rx *rx, struct iovec *iov, int max)
 	return n;
 }
 
+static int make_staging(struct rdmap_rx *rx)
+{
+	u32 size = rx->bytes < RX_FIRST / 2 ? RX_FIRST : RX_STAGING;
+	u8 *buf = size == rx->size ? rx->buf : realloc(rx->buf, size);
+
+	if (!buf)
+		return -ENOMEM;
+	rx->buf = buf;
+	rx->size = size;
+	return 0;
+}
+
 /**
  * rdmap_rx_want() - where the next bytes of the stream go
  * @rx: the receiver
@@ -340,12 +353,8 @@ int rdmap_rx_want(struct rdmap_rx *rx, struct iovec *iov, int max)
 	assert(max >= 2);
 	if (rx->error)
 		return -EPROTO;
-	if (!rx->buf) {
-		rx->buf = malloc(RX_STAGING);
-		if (!rx->buf)
-			return -ENOMEM;
-		rx->size = RX_STAGING;
-	}
+	if (rx->size < RX_STAGING && make_staging(rx))
+		return -ENOMEM;
 	if (direct_left(rx))
 		return want_direct(rx, iov, max);
 	return want_staging(rx, iov);
