@@ -103,8 +103,8 @@ static void uw_up(void)
 
 	must(iwcm_open("lo", &server.ctx), "open");
 	must(iwcm_open("lo", &client.ctx), "open");
-	iwcm_set_handler(server.ctx, server_handler, &server);
-	iwcm_set_handler(client.ctx, client_handler, &client);
+	iwcm_set_handler(server.ctx, server_handler, NULL, &server);
+	iwcm_set_handler(client.ctx, client_handler, NULL, &client);
 	must(iwcm_create_id(server.ctx, NULL, &id), "id");
 	must(iwcm_bind(id, (struct sockaddr *)&at), "bind");
 	must(iwcm_listen(id, 1024), "listen");

@@ -802,7 +802,7 @@ static void test_handler(void **state)
 	w->handler = true;
 	for (n = 0; n < HOSTS; n++) {
 		h[n] = (struct handled){ w, w->host[n].ctx };
-		iwcm_set_handler(w->host[n].ctx, handler, &h[n]);
+		iwcm_set_handler(w->host[n].ctx, handler, NULL, &h[n]);
 	}
 	whole_life(w, addr4(0, PORT), addr4(0x0a000002, PORT));
 	assert_null(w->t[CLIENT].id);
@@ -827,7 +827,7 @@ static void test_handler_destroys_request(void **state)
 	struct world *w = world_open(gen_of(state));
 	struct handled h = { w, w->host[1].ctx };
 
-	iwcm_set_handler(w->host[1].ctx, destroyer, &h);
+	iwcm_set_handler(w->host[1].ctx, destroyer, NULL, &h);
 	start_listener(w, addr4(0, PORT));
 	start_client(w, addr4(0x0a000002, PORT));
 	run_for(w, 100 * NSEC_PER_SEC);

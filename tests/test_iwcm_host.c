@@ -600,7 +600,7 @@ static void test_handler(void **state)
 	struct iwcm_id *listener;
 
 	assert_int_equal(iwcm_open("lo", &s.c), 0);
-	iwcm_set_handler(s.c, handler, &s);
+	iwcm_set_handler(s.c, handler, NULL, &s);
 	s.to = addr("127.0.0.1", 0);
 	assert_int_equal(iwcm_create_id(s.c, NULL, &listener), 0);
 	assert_int_equal(iwcm_bind(listener, sa(&s.to)), 0);

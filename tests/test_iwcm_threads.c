@@ -443,7 +443,7 @@ static void test_random_handler(void **state)
 {
 	CHECK(!iwcm_open("lo", &ctx));
 	choose_ports();
-	iwcm_set_handler(ctx, handler, NULL);
+	iwcm_set_handler(ctx, handler, NULL, NULL);
 	run_threads(false);
 	iwcm_close(ctx);
 	print_message("%zu ids, %lu ends, %lu established\n", used, ended, established);

@@ -211,6 +211,8 @@ void iwcm_deliver_work(struct work_struct *w)
 		deliver_one(ctx, &ev);
 	ctx->deliver_queued = ctx->deliver_rest = ctx->host && !TAILQ_EMPTY(&ctx->queue);
 	iwcm_unlock(ctx);
+	if (ctx->handler_done)
+		ctx->handler_done(ctx->handler_arg);
 }
 
 /* The NIC thread, when it has looked at the network: go on with what was left. True if anything was. */
@@ -235,11 +237,12 @@ void iwcm_wait_delivered(struct iwcm_id *id)
 	iwcm_unlock(ctx);
 }
 
-void iwcm_set_handler(struct iwcm_ctx *ctx, void (*fn)(void *arg, const struct iwcm_event *ev), void *arg)
+void iwcm_set_handler(struct iwcm_ctx *ctx, void (*fn)(void *arg, const struct iwcm_event *ev), void (*done)(void *arg), void *arg)
 {
 	iwcm_lock(ctx);
 	assert(TAILQ_EMPTY(&ctx->ids));
 	ctx->handler = fn;
+	ctx->handler_done = done;
 	ctx->handler_arg = arg;
 	iwcm_unlock(ctx);
 }

@@ -19,10 +19,10 @@ struct loop *iwcm_loop(struct iwcm_ctx *ctx);
 /* The devices as they are now; with the context's device lock held by iwcm_for_each_device(). */
 void iwcm_for_each_device(struct iwcm_ctx *ctx, void (*fn)(struct irdma_device *iwdev, void *arg), void *arg);
 /*
- * Instead of the event queue: @fn is called in the loop's thread for each event, as it happens. For simulations and the tool's ladder (which
- * needs events in line with frames). Before any id is made.
+ * Instead of the event queue: @fn is called in the loop's thread for each event, as it happens, and @done (may be NULL) after the last one for now. For
+ * simulations, the tool's ladder (which needs events in line with frames) and the shim. Before any id is made.
  */
-void iwcm_set_handler(struct iwcm_ctx *ctx, void (*fn)(void *arg, const struct iwcm_event *ev), void *arg);
+void iwcm_set_handler(struct iwcm_ctx *ctx, void (*fn)(void *arg, const struct iwcm_event *ev), void (*done)(void *arg), void *arg);
 /* Attach to every NIC the context has and will have. Before traffic; once. */
 void iwcm_set_observers(struct iwcm_ctx *ctx, struct port_capture *capture, void (*frame)(void *arg, struct port *port, bool out, const struct pkt *p, u64 now_ns),
 			const struct cm_trace *trace, void *arg);

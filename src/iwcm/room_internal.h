@@ -162,6 +162,7 @@ struct iwcm_ctx {
 	u32 seq;                       /* futex: counts events while there are waiters */
 	int event_fd;                  /* made when first asked for, else -1 */
 	void (*handler)(void *arg, const struct iwcm_event *ev);
+	void (*handler_done)(void *arg);
 	void *handler_arg;
 	pthread_t deliverer;           /* thread that calls the handler */
 	bool deliver_queued;           /* it will look at the queue */

@@ -15,8 +15,8 @@
  *
  * Tokens. One is enough for all events of a queue: a reader takes the first event if there is one, without a system call; whoever takes the last one, also because an id is
  * destroyed or migrates, takes the token back. A reader that finds no event waits for the token, and with it in its hand takes an event, or finds that another one had it, and
- * waits again; if it leaves events, it puts a token there again. A token is put after the lock was given up, or the reader that it wakes would run into the lock; until it is
- * there, its event is not: who has no token waits for this one. So the descriptor is never readable without an event.
+ * waits again; if it leaves events, it puts a token there again. A token is put after the lock was given up, or the reader that it wakes would run into the lock; while it is on
+ * its way its event is not there yet: who has no token waits for this one. So the descriptor is never readable without an event.
  *
  * Locks. cmdev_lock covers all that is here, for a few hundred instructions at a time, and is not held when iwcm is called: iwcm_destroy_id() waits for
  * a handler that runs, and the handler takes the lock. Memory of an id: references; DESTROY_ID takes it out of the table, waits until no
@@ -123,6 +123,7 @@ static void file_detach(struct cmdev_file *f, struct cmdev_id_list *dead)
 	LIST_REMOVE(f, entry);
 	__atomic_fetch_sub(&num_files, 1, __ATOMIC_RELAXED);
 	f->closed = true;
+	cmdev_event_close(f);
 	while ((id = LIST_FIRST(&f->ids)))
 		cmdev_id_detach(id, dead);
 	if (f->kept_fd >= 0)

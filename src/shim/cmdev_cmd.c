@@ -165,7 +165,7 @@ int cmdev_migrate_id(struct cmdev_call *c)
 		err = migrate(c->file, from, c->cmd.migrate.id, &resp.events_reported);
 		cmdev_file_put(from);
 	}
-	cmdev_unlock();
+	cmdev_unlock(c->file);
 	return err ? err : cmdev_put(c->cmd.migrate.response, &resp, sizeof(resp));
 }
 
@@ -392,7 +392,7 @@ int cmdev_resolve_route(struct cmdev_call *c)
 		cmdev_event_queue(id->file, e);
 		err = 0;
 	}
-	cmdev_unlock();
+	cmdev_unlock(id->file);
 	if (err)
 		free(e);
 	return cmdev_id_end(id, err);

@@ -99,7 +99,7 @@ static void accept_done(struct cmdev_id *id, u64 uid, int err)
 			cmdev_events_free(&id->parked);
 		unpark(id);
 	}
-	cmdev_unlock();
+	cmdev_unlock(id->file);
 }
 
 static int accept_id(struct cmdev_id *id, const struct rdma_ucm_accept *cmd)

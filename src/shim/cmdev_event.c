@@ -15,7 +15,6 @@
  *
  * ROUTE_RESOLVED is made by RESOLVE_ROUTE itself: with the address the route is known.
  */
-#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -29,30 +28,64 @@
 
 /* ---- queues ---- */
 
-static struct cmdev_file *to_post; /* locked: gets its token from cmdev_unlock() */
+static LIST_HEAD(, cmdev_file) due = LIST_HEAD_INITIALIZER(due); /* files that are owed one; locked */
 
 /* Locked. */
 static void want_token(struct cmdev_file *f)
 {
 	if (f->token || TAILQ_EMPTY(&f->events))
 		return;
-	assert(!to_post);
-	f->token = true;
-	__atomic_fetch_add(&f->posting, 1, __ATOMIC_RELAXED);
-	to_post = f;
+	f->token = f->due = true;
+	LIST_INSERT_HEAD(&due, f, due_entry);
 }
 
-/* Whoever the token wakes wants the lock at once: so it is given up first. */
-void cmdev_unlock(void)
+/* Locked. */
+static void not_due(struct cmdev_file *f)
 {
-	struct cmdev_file *f = to_post;
+	LIST_REMOVE(f, due_entry);
+	f->due = false;
+}
 
-	to_post = NULL;
+void cmdev_event_close(struct cmdev_file *f)
+{
+	if (f->due)
+		not_due(f);
+}
+
+/* Locked, and gives the lock up: whoever the token wakes wants it at once. */
+static void post_token(struct cmdev_file *f)
+{
+	not_due(f);
+	__atomic_fetch_add(&f->posting, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&cmdev_lock);
-	if (!f)
-		return;
 	shim_evfd_post(f->fd);
 	__atomic_fetch_sub(&f->posting, 1, __ATOMIC_RELEASE); /* from here on the file may be closed */
+}
+
+void cmdev_unlock(struct cmdev_file *f)
+{
+	if (f->due)
+		post_token(f);
+	else
+		pthread_mutex_unlock(&cmdev_lock);
+}
+
+/**
+ * shim_cmdev_events_done() - iwcm has no more events for now
+ * @arg: unused
+ *
+ * NIC thread. Only now are the readers of what shim_cmdev_event() queued woken: they do not run into the locks of what comes behind, and have one wake-up for all of it.
+ */
+void shim_cmdev_events_done(void *arg)
+{
+	struct cmdev_file *f;
+
+	pthread_mutex_lock(&cmdev_lock);
+	while ((f = LIST_FIRST(&due))) {
+		post_token(f);
+		pthread_mutex_lock(&cmdev_lock);
+	}
+	pthread_mutex_unlock(&cmdev_lock);
 }
 
 /* They are in a system call that does not wait, and need no lock. */
@@ -78,7 +111,10 @@ void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e)
 	TAILQ_REMOVE(&f->events, e, entry);
 	if (!TAILQ_EMPTY(&f->events))
 		return;
-	if (f->token) {
+	if (f->due) {
+		not_due(f);
+		f->token = false;
+	} else if (f->token) {
 		cmdev_event_settle(f);
 		f->token = !shim_evfd_drop(f->fd);
 	}
@@ -161,7 +197,8 @@ static int get_locked(struct cmdev_file *f, u64 response, u32 out, bool token)
 	if (!e || (!token && __atomic_load_n(&f->posting, __ATOMIC_ACQUIRE)))
 		return 1;
 	ret = deliver(f, e, response, out);
-	want_token(f);
+	if (token)
+		want_token(f);
 	return ret;
 }
 
@@ -171,7 +208,7 @@ static int try_get(struct cmdev_file *f, u64 response, u32 out, bool token)
 
 	pthread_mutex_lock(&cmdev_lock);
 	ret = get_locked(f, response, out, token);
-	cmdev_unlock();
+	cmdev_unlock(f);
 	return ret;
 }
 
@@ -339,7 +376,7 @@ static int request(struct cmdev_id *listener, const struct iwcm_event *ev)
 		pthread_mutex_lock(&cmdev_lock);
 		cmdev_id_set_state(child, CMDEV_REQUEST);
 		err = request_add(listener, child, e);
-		cmdev_unlock();
+		pthread_mutex_unlock(&cmdev_lock);
 	}
 	if (err) {
 		free(e);
@@ -368,5 +405,5 @@ void shim_cmdev_event(void *arg, const struct iwcm_event *ev)
 	pthread_mutex_lock(&cmdev_lock);
 	if (!id->dying)
 		handlers[ev->type](id, ev);
-	cmdev_unlock();
+	pthread_mutex_unlock(&cmdev_lock);
 }

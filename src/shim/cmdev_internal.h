@@ -38,7 +38,9 @@ LIST_HEAD(cmdev_id_list, cmdev_id);
 struct cmdev_file {
 	LIST_ENTRY(cmdev_file) entry;
 	int fd;                        /* eventfd: a token while there are events in the queue */
-	bool token;                    /* it is there, or on its way, or in a reader's hand */
+	bool token;                    /* it is there, or due, or in a reader's hand */
+	bool due;                      /* in the list of those that are owed it */
+	LIST_ENTRY(cmdev_file) due_entry;
 	u32 posting;                   /* atomic: threads that have it on its way */
 	pid_t pid;                     /* process it belongs to: a vforked child's is another */
 	u32 refs;                      /* the descriptor's, and calls' */
@@ -118,9 +120,10 @@ void cmdev_ids_destroy(struct cmdev_id_list *dead);                            /
 void cmdev_ids_fork_child(void);
 
 /* ---- cmdev_event.c ---- */
-void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e);           /* locked; cmdev_unlock() tells the file's readers */
+void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e);           /* locked; wakes nobody yet */
 void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e);         /* locked */
-void cmdev_unlock(void);                                                       /* the lock, after cmdev_event_queue() */
+void cmdev_unlock(struct cmdev_file *f);                                       /* and wakes @f's readers, if there is cause */
+void cmdev_event_close(struct cmdev_file *f);                                  /* locked: the file gets no token any more */
 void cmdev_event_settle(struct cmdev_file *f);                                 /* no thread has a token of @f on its way any more */
 struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type type, int status); /* NULL: no memory */
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out);              /* GET_EVENT */

@@ -58,7 +58,7 @@ static int open_ctx(void)
 	if (err)
 		return err;
 	rnic_bind_ops = &shim_bind_ops;
-	iwcm_set_handler(ctx, shim_cmdev_event, NULL);
+	iwcm_set_handler(ctx, shim_cmdev_event, shim_cmdev_events_done, NULL);
 	open_capture(ctx);
 	iwcm_watch_devices(ctx, shim_device_changed, NULL);
 	iwcm_for_each_device(ctx, watch_net, &net);

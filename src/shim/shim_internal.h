@@ -65,6 +65,7 @@ void shim_cmdev_fork_child(void); /* and for cm files */
 
 /* ---- cmdev.c: handler of CM events (iwcm_set_handler) ---- */
 void shim_cmdev_event(void *arg, const struct iwcm_event *ev);
+void shim_cmdev_events_done(void *arg);
 /* close() of a descriptor that may be a cm file's; true: it was, *@ret is close()'s result. */
 bool shim_cmdev_close(int fd, int *ret);
 /* write() to such one. */

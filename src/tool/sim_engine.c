@@ -181,7 +181,7 @@ static int host_open(struct sim *sim, u32 index)
 	if (err)
 		return err;
 	iwcm_set_observers(h->ctx, index == 0 ? sim->p->capture : NULL, sim->p->corrupt > 0 ? sim_watch_frame : NULL, NULL, h);
-	iwcm_set_handler(h->ctx, sim_on_event, h);
+	iwcm_set_handler(h->ctx, sim_on_event, NULL, h);
 	return host_listen(h);
 }
 
