@@ -267,32 +267,34 @@ static enum cm_cause resolve_cause(int err)
 	return err == -ENETUNREACH || err == -EHOSTUNREACH || err == -EACCES ? CM_CAUSE_UNREACHABLE : CM_CAUSE_NONE;
 }
 
-/* The outcome: states and events. Takes over the reference to @dev. */
-static void resolved(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm_end *src, const struct iwcm_end *dst, int err)
+/* The outcome: states, and the event, if that is not for the caller to tell. Takes over the reference to @dev. */
+static int resolved(struct iwcm_id *id, struct iwcm_dev *dev, const struct iwcm_end *src, const struct iwcm_end *dst, int err, bool post)
 {
 	struct iwcm_dev *old = dev;
 
 	iwcm_lock(id->ctx);
 	if (!err && iwcm_dev_gone(dev))
 		err = -ENODEV;
-	if (id->state == IWCM_ID_FAILED)
-		goto unlock; /* bound to a device that went: DEVICE_REMOVED says so */
-	if (err) {
-		iwcm_post(id, IWCM_EVENT_RESOLVE_ERROR, err, resolve_cause(err));
+	if (id->state == IWCM_ID_FAILED) {
+		err = -ENODEV; /* bound to a device that went: DEVICE_REMOVED says so */
+	} else if (err) {
+		if (post)
+			iwcm_post(id, IWCM_EVENT_RESOLVE_ERROR, err, resolve_cause(err));
 	} else {
 		iwcm_end_format(src, &id->local);
 		iwcm_end_format(dst, &id->remote);
 		iwcm_id_set_state(id, IWCM_ID_RESOLVED);
-		iwcm_post(id, IWCM_EVENT_RESOLVED, 0, CM_CAUSE_NONE);
+		if (post)
+			iwcm_post(id, IWCM_EVENT_RESOLVED, 0, CM_CAUSE_NONE);
 		old = id->dev;
 		id->dev = dev;
 	}
-unlock:
 	iwcm_unlock(id->ctx);
 	iwcm_dev_put(old);
+	return err;
 }
 
-static void resolve(struct iwcm_id *id, const struct iwcm_end *want, const struct iwcm_end *dst)
+static int resolve(struct iwcm_id *id, const struct iwcm_end *want, const struct iwcm_end *dst, bool post)
 {
 	struct net *prev = iwcm_enter(id->ctx);
 	struct iwcm_dev *dev = NULL;
@@ -310,8 +312,9 @@ static void resolve(struct iwcm_id *id, const struct iwcm_end *want, const struc
 		id->cm.m_local_addr = id->cm.local_addr;
 		id->cm.m_remote_addr = id->cm.remote_addr;
 	}
-	resolved(id, dev, &src, dst, err);
+	err = resolved(id, dev, &src, dst, err, post);
 	iwcm_leave(prev);
+	return err;
 }
 
 /* What the id is bound to, or @src, which binds it if it has a port. */
@@ -348,6 +351,15 @@ static int resolve_check(struct iwcm_id *id, const struct iwcm_end *dst)
 	return err;
 }
 
+static int resolve_begin(struct iwcm_id *id, const struct sockaddr *src, const struct sockaddr *dst, struct iwcm_end *want, struct iwcm_end *to)
+{
+	int err = iwcm_end_parse(dst, to);
+
+	if (!err)
+		err = resolve_check(id, to);
+	return err ? err : wanted_source(id, src, to->ipv4, want);
+}
+
 /**
  * iwcm_resolve() - find the way to a peer
  * @id: id that is new or bound
@@ -368,12 +380,21 @@ int iwcm_resolve(struct iwcm_id *id, const struct sockaddr *src, const struct so
 
 	if (err)
 		return err;
-	err = iwcm_end_parse(dst, &to);
+	err = resolve_begin(id, src, dst, &want, &to);
 	if (!err)
-		err = resolve_check(id, &to);
+		resolve(id, &want, &to, true);
+	return iwcm_call_end(id, err);
+}
+
+int iwcm_resolve_now(struct iwcm_id *id, const struct sockaddr *src, const struct sockaddr *dst, int *outcome)
+{
+	struct iwcm_end want, to;
+	int err = iwcm_call_begin(id);
+
+	if (err)
+		return err;
+	err = resolve_begin(id, src, dst, &want, &to);
 	if (!err)
-		err = wanted_source(id, src, to.ipv4, &want);
-	if (!err)
-		resolve(id, &want, &to);
+		*outcome = resolve(id, &want, &to, false);
 	return iwcm_call_end(id, err);
 }

@@ -324,7 +324,7 @@ static void aim_at_self(union addr *dst)
 		dst->in6.sin6_addr = in6addr_loopback;
 }
 
-static int resolve_cm(struct cmdev_id *id, const union addr *src, union addr *dst)
+static int resolve_cm(struct cmdev_id *id, const union addr *src, union addr *dst, int *outcome)
 {
 	aim_at_self(dst);
 	id->no_port = !*addr_port(dst);
@@ -332,7 +332,45 @@ static int resolve_cm(struct cmdev_id *id, const union addr *src, union addr *ds
 		*addr_port(dst) = htons(SOME_PORT);
 	iwcm_destroy_id(id->cm4);
 	id->cm4 = NULL;
-	return iwcm_resolve(id->cm, src ? &src->sa : NULL, &dst->sa);
+	return iwcm_resolve_now(id->cm, src ? &src->sa : NULL, &dst->sa, outcome);
+}
+
+static enum cmdev_state unresolved(const struct cmdev_id *id)
+{
+	return id->bound ? CMDEV_BOUND : CMDEV_IDLE;
+}
+
+/* Queues @e, or frees it. */
+static void resolved(struct cmdev_id *id, struct cmdev_event *e, int outcome)
+{
+	pthread_mutex_lock(&cmdev_lock);
+	cmdev_id_set_state(id, outcome ? unresolved(id) : CMDEV_ADDR_RESOLVED);
+	if (outcome) {
+		e->resp.event = CMDEV_ADDR_ERROR_EV;
+		e->resp.status = (u32)outcome;
+	}
+	if (id->dying)
+		free(e);
+	else
+		cmdev_event_queue(id->file, e);
+	cmdev_unlock(id->file);
+}
+
+static int resolve_id(struct cmdev_id *id, const union addr *src, union addr *dst)
+{
+	struct cmdev_event *e = cmdev_event_new(id, CMDEV_ADDR_RESOLVED_EV, 0);
+	int outcome, err = e ? cmdev_id_step(id, BIT(CMDEV_IDLE) | BIT(CMDEV_BOUND), CMDEV_ADDR_QUERY) : -ENOMEM;
+
+	if (!err) {
+		err = resolve_cm(id, src, dst, &outcome);
+		if (err)
+			cmdev_id_step(id, BIT(CMDEV_ADDR_QUERY), unresolved(id));
+	}
+	if (err)
+		free(e);
+	else
+		resolved(id, e, outcome);
+	return err;
 }
 
 static int resolve(struct cmdev_call *c, u32 number, const union addr *src, union addr *dst)
@@ -344,13 +382,7 @@ static int resolve(struct cmdev_call *c, u32 number, const union addr *src, unio
 		return err;
 	if (!id->cm || dst->sa.sa_family == AF_IB || (src && src->sa.sa_family != dst->sa.sa_family))
 		return cmdev_id_end(id, -EINVAL);
-	err = cmdev_id_step(id, BIT(CMDEV_IDLE) | BIT(CMDEV_BOUND), CMDEV_ADDR_QUERY);
-	if (err)
-		return cmdev_id_end(id, err);
-	err = resolve_cm(id, src, dst);
-	if (err)
-		cmdev_id_step(id, BIT(CMDEV_ADDR_QUERY), id->bound ? CMDEV_BOUND : CMDEV_IDLE);
-	return cmdev_id_end(id, err);
+	return cmdev_id_end(id, resolve_id(id, src, dst));
 }
 
 int cmdev_resolve_ip(struct cmdev_call *c)

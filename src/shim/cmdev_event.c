@@ -3,7 +3,6 @@
  * shim: events of the rdma_cm device: what iwcm says, in the words of rdma_get_cm_event(3), and the queues of files.
  *
  *   iwcm                       rdma_cm
- *   RESOLVED, RESOLVE_ERROR    ADDR_RESOLVED, ADDR_ERROR
  *   CONNECT_REQUEST            CONNECT_REQUEST, with a new id
  *   ESTABLISHED                ESTABLISHED
  *   REJECTED                   REJECTED, -ECONNREFUSED, with what the peer said
@@ -13,7 +12,7 @@
  *   CLOSED                     nothing, but CONNECT_ERROR if the request was accepted and the connection did not come up
  *   DEVICE_REMOVED             DEVICE_REMOVAL
  *
- * ROUTE_RESOLVED is made by RESOLVE_ROUTE itself: with the address the route is known.
+ * ADDR_RESOLVED, ADDR_ERROR and ROUTE_RESOLVED are made by the commands themselves: routing answers at once, and with the address the route is known.
  */
 #include <errno.h>
 #include <sched.h>
@@ -64,7 +63,7 @@ static void post_token(struct cmdev_file *f)
 
 void cmdev_unlock(struct cmdev_file *f)
 {
-	if (f->due)
+	if (f && f->due)
 		post_token(f);
 	else
 		pthread_mutex_unlock(&cmdev_lock);
@@ -275,22 +274,6 @@ static void post(struct cmdev_id *id, const struct iwcm_event *ev, enum cmdev_ev
 
 /* Each of these: locked, the id is not dying. */
 
-static void on_resolved(struct cmdev_id *id, const struct iwcm_event *ev)
-{
-	if (id->state != CMDEV_ADDR_QUERY)
-		return;
-	cmdev_id_set_state(id, CMDEV_ADDR_RESOLVED);
-	post(id, ev, CMDEV_ADDR_RESOLVED_EV, 0);
-}
-
-static void on_resolve_error(struct cmdev_id *id, const struct iwcm_event *ev)
-{
-	if (id->state != CMDEV_ADDR_QUERY)
-		return;
-	cmdev_id_set_state(id, id->bound ? CMDEV_BOUND : CMDEV_IDLE);
-	post(id, ev, CMDEV_ADDR_ERROR_EV, ev->status);
-}
-
 static void on_established(struct cmdev_id *id, const struct iwcm_event *ev)
 {
 	if (id->state != CMDEV_ACCEPTING)
@@ -334,8 +317,6 @@ static void on_device_removed(struct cmdev_id *id, const struct iwcm_event *ev)
 }
 
 static void (*const handlers[])(struct cmdev_id *id, const struct iwcm_event *ev) = {
-	[IWCM_EVENT_RESOLVED] = on_resolved,
-	[IWCM_EVENT_RESOLVE_ERROR] = on_resolve_error,
 	[IWCM_EVENT_ESTABLISHED] = on_established,
 	[IWCM_EVENT_REJECTED] = on_rejected,
 	[IWCM_EVENT_CONNECT_ERROR] = on_connect_error,

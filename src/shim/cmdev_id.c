@@ -203,6 +203,7 @@ void cmdev_id_detach(struct cmdev_id *id, struct cmdev_id_list *dead)
 	LIST_REMOVE(id, entry);
 	id->dying = true;
 	purge(id, dead);
+	id->file = NULL; /* which may go before the id */
 	LIST_INSERT_HEAD(dead, id, entry);
 }
 

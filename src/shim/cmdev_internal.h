@@ -72,7 +72,7 @@ enum cmdev_state {
 
 struct cmdev_id {
 	LIST_ENTRY(cmdev_id) entry;    /* file->ids */
-	struct cmdev_file *file;       /* cmdev_lock */
+	struct cmdev_file *file;       /* cmdev_lock; NULL when dying */
 	u32 number;
 	u64 uid;                       /* librdmacm's; 0: a request that was not accepted yet */
 	u32 refs;                      /* the table's, and commands' */
@@ -122,7 +122,7 @@ void cmdev_ids_fork_child(void);
 /* ---- cmdev_event.c ---- */
 void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e);           /* locked; wakes nobody yet */
 void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e);         /* locked */
-void cmdev_unlock(struct cmdev_file *f);                                       /* and wakes @f's readers, if there is cause */
+void cmdev_unlock(struct cmdev_file *f);                                       /* and wakes @f's readers, if there is cause; NULL: nobody's */
 void cmdev_event_close(struct cmdev_file *f);                                  /* locked: the file gets no token any more */
 void cmdev_event_settle(struct cmdev_file *f);                                 /* no thread has a token of @f on its way any more */
 struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type type, int status); /* NULL: no memory */
