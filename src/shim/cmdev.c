@@ -101,13 +101,13 @@ struct cmdev_file *cmdev_file_get(int fd)
 	struct cmdev_file *f = fd >= 0 && fd < CMDEV_FDS ? files[fd] : NULL;
 
 	if (f)
-		f->refs++;
+		__atomic_fetch_add(&f->refs, 1, __ATOMIC_RELAXED);
 	return f;
 }
 
 void cmdev_file_put(struct cmdev_file *f)
 {
-	if (--f->refs == 0)
+	if (__atomic_fetch_sub(&f->refs, 1, __ATOMIC_ACQ_REL) == 1)
 		free(f);
 }
 
@@ -165,11 +165,8 @@ bool shim_cmdev_close(int fd, int *ret)
 	if (f)
 		cmdev_event_settle(f); /* or it would go to whoever gets the number next */
 	*ret = real_close(fd);
-	if (f) {
-		pthread_mutex_lock(&cmdev_lock);
+	if (f)
 		cmdev_file_put(f);
-		pthread_mutex_unlock(&cmdev_lock);
-	}
 	return true;
 }
 
@@ -385,9 +382,7 @@ bool shim_cmdev_write(int fd, const void *buf, size_t n, ssize_t *ret)
 		err = unlikely(f->inherited) ? adopt(f) : 0;
 		if (!err)
 			err = dispatch(f, buf, n);
-		pthread_mutex_lock(&cmdev_lock);
 		cmdev_file_put(f);
-		pthread_mutex_unlock(&cmdev_lock);
 	}
 	*ret = err ? shim_minus_one(err) : (ssize_t)n;
 	return true;

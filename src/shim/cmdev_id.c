@@ -134,8 +134,12 @@ int cmdev_id_find(struct cmdev_file *f, u32 number, struct cmdev_id **out)
 
 /* ---- commands ---- */
 
-static void put(struct cmdev_id *id)
+/* Locked, and gives the lock up. Another command of @id is under way: the reference keeps the id until that is over. */
+static void wait_turn(struct cmdev_id *id)
 {
+	id->refs++;
+	pthread_mutex_unlock(&cmdev_lock);
+	pthread_mutex_lock(&id->call);
 	pthread_mutex_lock(&cmdev_lock);
 	id->refs--;
 	if (id->dying)
@@ -143,24 +147,23 @@ static void put(struct cmdev_id *id)
 	pthread_mutex_unlock(&cmdev_lock);
 }
 
+/* Who has @call needs no reference: destroy() takes it, too. */
 int cmdev_id_begin(struct cmdev_file *f, u32 number, struct cmdev_id **out)
 {
 	int err;
 
 	pthread_mutex_lock(&cmdev_lock);
 	err = cmdev_id_find(f, number, out);
-	if (!err)
-		(*out)->refs++;
-	pthread_mutex_unlock(&cmdev_lock);
-	if (!err)
-		pthread_mutex_lock(&(*out)->call);
+	if (err || !pthread_mutex_trylock(&(*out)->call))
+		pthread_mutex_unlock(&cmdev_lock);
+	else
+		wait_turn(*out);
 	return err;
 }
 
 int cmdev_id_end(struct cmdev_id *id, int ret)
 {
 	pthread_mutex_unlock(&id->call);
-	put(id);
 	return ret;
 }
 
@@ -213,6 +216,8 @@ static void destroy(struct cmdev_id *id)
 	while (id->refs > 1)
 		pthread_cond_wait(&released, &cmdev_lock);
 	pthread_mutex_unlock(&cmdev_lock);
+	pthread_mutex_lock(&id->call); /* the last command has ended */
+	pthread_mutex_unlock(&id->call);
 	iwcm_destroy_id(id->cm);
 	iwcm_destroy_id(id->cm4);
 	cmdev_id_free(id);

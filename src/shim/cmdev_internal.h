@@ -43,7 +43,7 @@ struct cmdev_file {
 	LIST_ENTRY(cmdev_file) due_entry;
 	u32 posting;                   /* atomic: threads that have it on its way */
 	pid_t pid;                     /* process it belongs to: a vforked child's is another */
-	u32 refs;                      /* the descriptor's, and calls' */
+	u32 refs;                      /* atomic: the descriptor's, and calls' */
 	bool closed;
 	bool inherited;                /* from before fork(); not used by this process yet */
 	u32 fork;                      /* which one: iwcm_fork_count() */
@@ -75,7 +75,7 @@ struct cmdev_id {
 	struct cmdev_file *file;       /* cmdev_lock; NULL when dying */
 	u32 number;
 	u64 uid;                       /* librdmacm's; 0: a request that was not accepted yet */
-	u32 refs;                      /* the table's, and commands' */
+	u32 refs;                      /* the table's, and commands' that wait for @call */
 	pthread_mutex_t call;          /* one command at a time, for the whole command; never taken by the handler */
 	enum cmdev_state state;
 	bool dying;                    /* out of the table */
@@ -108,7 +108,7 @@ void cmdev_id_set_state(struct cmdev_id *id, enum cmdev_state next);           /
 struct cmdev_id *cmdev_id_new(void);                                           /* one reference, in no file and no table */
 int cmdev_id_add(struct cmdev_file *f, struct cmdev_id *id);                   /* locked; into the table; 0, -ENOMEM */
 int cmdev_id_find(struct cmdev_file *f, u32 number, struct cmdev_id **out);    /* locked; -ENOENT, -EINVAL (another file's) */
-/* Begin and end a command about the id @number of @f, with a reference and no other command at the same time. */
+/* Begin and end a command about the id @number of @f: it stays, and has no other command at the same time. */
 int cmdev_id_begin(struct cmdev_file *f, u32 number, struct cmdev_id **out);   /* as cmdev_id_find() */
 int cmdev_id_end(struct cmdev_id *id, int ret);                                /* returns @ret */
 /* A step under the lock, if the id is in one of the states of the mask @from (BIT(CMDEV_...)); -EINVAL. */
@@ -159,7 +159,7 @@ struct cmdev_call {
 };
 /* The file behind another descriptor, with a reference, or NULL. Locked. */
 struct cmdev_file *cmdev_file_get(int fd);
-void cmdev_file_put(struct cmdev_file *f);                                     /* locked */
+void cmdev_file_put(struct cmdev_file *f);
 
 int cmdev_create_id(struct cmdev_call *c);
 int cmdev_destroy_id(struct cmdev_call *c);
