@@ -980,6 +980,86 @@ static void several_wait(void **state)
 	close(fd);
 }
 
+#define MANY 300
+
+static void *resolve_many(void *arg)
+{
+	const int *fd = arg;
+
+	for (u64 i = 0; i < MANY; i++)
+		assert_int_equal(resolve(*fd, create(*fd, i), "127.0.0.1", 9), 0);
+	return NULL;
+}
+
+/* While another thread makes events: what polls readable has an event, and every event makes it readable. */
+static void poll_tells_the_truth(void **state)
+{
+	struct rdma_ucm_event_resp ev;
+	int fd = open_cm();
+	pthread_t t;
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	assert_int_equal(pthread_create(&t, NULL, resolve_many, &fd), 0);
+	for (u64 i = 0; i < MANY; i++) {
+		assert_true(readable(fd, WAIT_MS));
+		assert_int_equal(get_event(fd, &ev), 0);
+		assert_int_equal(ev.uid, i);
+	}
+	assert_false(readable(fd, 0));
+	pthread_join(t, NULL);
+	assert_int_equal(get_event(fd, &ev), -EAGAIN);
+	assert_false(readable(fd, 0));
+	close(fd);
+}
+
+static void *take_many(void *arg)
+{
+	struct waiter *w = arg;
+
+	for (int i = 0; i < MANY && !w->err; i++)
+		w->err = get_event(w->fd, &w->ev);
+	return NULL;
+}
+
+/* As many threads that make events as that wait for them. */
+static void many_wait(void **state)
+{
+	int fd = open_cm();
+	struct waiter w[2] = { { .fd = fd }, { .fd = fd } };
+	pthread_t makers[2], takers[2];
+
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&takers[i], NULL, take_many, &w[i]), 0);
+		assert_int_equal(pthread_create(&makers[i], NULL, resolve_many, &fd), 0);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		pthread_join(makers[i], NULL);
+		pthread_join(takers[i], NULL);
+		assert_int_equal(w[i].err, 0);
+	}
+	assert_false(readable(fd, 0));
+	close(fd);
+}
+
+/* One token stands for all events. A response may lie anywhere. */
+static void readable_while_events(void **state)
+{
+	struct rdma_ucm_event_resp *ev = malloc(sizeof(*ev));
+	int fd = open_cm();
+
+	assert_non_null(ev);
+	for (u64 i = 0; i < 3; i++)
+		assert_int_equal(resolve(fd, create(fd, i), "127.0.0.1", 9), 0);
+	for (u64 i = 0; i < 3; i++) {
+		assert_true(readable(fd, WAIT_MS));
+		assert_int_equal(get_event(fd, ev), 0);
+		assert_int_equal(ev->uid, i);
+	}
+	assert_false(readable(fd, 0));
+	free(ev);
+	close(fd);
+}
+
 /* ---- fork ---- */
 
 /* The child has an eventfd of its own: it takes nothing from its parent, and closing is only closing. */
@@ -1158,6 +1238,9 @@ int main(void)
 		cmocka_unit_test(both_families),
 		cmocka_unit_test(both_or_none),
 		cmocka_unit_test(several_wait),
+		cmocka_unit_test(poll_tells_the_truth),
+		cmocka_unit_test(many_wait),
+		cmocka_unit_test(readable_while_events),
 		cmocka_unit_test(child_disturbs_nobody),
 		cmocka_unit_test(vforked_child_closes),
 		cmocka_unit_test(child_opens_its_own),
