@@ -26,7 +26,7 @@
 #include "rdmap/rdmap_internal.h"
 
 #define RX_STAGING (80u * 1024)   /* the largest FPDU and what is read ahead; more than that is slower: it leaves the caches */
-#define RX_FIRST 2048u            /* staging of a stream that has not brought half of that yet: many never do */
+#define RX_FIRST 2048u            /* staging of a stream that has not brought half of that yet, nor announced it: many never do */
 #define RX_DIRECT_MIN 8192u       /* payload still to come: below, a copy costs less than a read of its own (bench_rdmap) */
 #define RX_LARGE RX_DIRECT_MIN    /* FPDUs that are read one by one */
 #define RX_HDR ((u32)(MPA_LEN_SIZE + DDP_UNTAGGED_HDR))
@@ -326,9 +326,16 @@ static int want_direct(struct rdmap_rx *rx, struct iovec *iov, int max)
 	return n;
 }
 
+static bool needs_all(const struct rdmap_rx *rx)
+{
+	if (rx->bytes >= RX_FIRST / 2)
+		return true;
+	return rx->end - rx->start >= MPA_LEN_SIZE && mpa_fpdu_bytes(get_be16(rx->buf + rx->start)) > RX_FIRST / 2;
+}
+
 static int make_staging(struct rdmap_rx *rx)
 {
-	u32 size = rx->bytes < RX_FIRST / 2 ? RX_FIRST : RX_STAGING;
+	u32 size = needs_all(rx) ? RX_STAGING : RX_FIRST;
 	u8 *buf = size == rx->size ? rx->buf : realloc(rx->buf, size);
 
 	if (!buf)
