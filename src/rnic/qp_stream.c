@@ -473,7 +473,9 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
 
 	mutex_lock(&qp->lock);
-	if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
+	if (qp->iw.initiator)
+		rnic_nudge(qp);
+	else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
 	mutex_unlock(&qp->lock);
 	serve(qp, 0);
