@@ -183,18 +183,24 @@ static void write_hello(struct sim_data *d)
 	memcpy(d->memory, &hello, sizeof(hello));
 }
 
-static void fill_source(struct sim_data *d, const struct sim_msg *m, struct ibv_send_wr *wr, struct ibv_sge *sge)
+/* Payload is in the pattern, but for the hello, and what a Read has brought or will have. Without the Read it is in the pattern all the same. */
+static u32 fill_source(struct sim_data *d, const struct sim_msg *m, struct ibv_sge *sge)
 {
-	u32 stag = rnic_mr_stag(m->hello ? d->region.mr : d->side->host->pattern_mr), piece[SIM_SGES];
-	const u8 *from = m->hello ? d->memory : d->side->sim->pattern + m->src;
-	u64 addr = m->inlined ? (uintptr_t)from : m->hello ? d->iova : PATTERN_IOVA + m->src;
+	u32 piece[SIM_SGES];
+	u64 addr = m->inlined ? (uintptr_t)(d->side->sim->pattern + m->src) : PATTERN_IOVA + m->src;
 
+	if (m->hello && !m->inlined)
+		return make_sges(d, 0, m->len, m->sges, sge);
+	if (m->relays && d->may_read)
+		return make_sges(d, m[-1].at, m->len, m->sges, sge);
+	if (m->hello)
+		addr = (uintptr_t)d->memory;
 	sim_pieces(m->len, m->sges, m->src, piece);
 	for (u32 i = 0; i < m->sges; i++) {
-		sge[i] = (struct ibv_sge){ .addr = addr, .length = piece[i], .lkey = stag };
+		sge[i] = (struct ibv_sge){ .addr = addr, .length = piece[i], .lkey = rnic_mr_stag(d->side->host->pattern_mr) };
 		addr += piece[i];
 	}
-	wr->num_sge = m->sges;
+	return m->sges;
 }
 
 static void fill_remote(struct sim_data *d, const struct sim_msg *m, struct ibv_send_wr *wr)
@@ -261,7 +267,7 @@ static void fill_wr(struct sim_data *d, u32 i, struct ibv_send_wr *wr, struct ib
 	else if (sim_wants_answer(m))
 		wr->num_sge = (int)make_sges(d, m->at, m->len, m->sges, sge);
 	else
-		fill_source(d, m, wr, sge);
+		wr->num_sge = (int)fill_source(d, m, sge);
 	fill_remote(d, m, wr);
 }
 
@@ -430,6 +436,8 @@ static void check_recv(struct sim_data *d, u32 i, const struct ibv_wc *wc)
 		sim_data_violation(d, "message %u of the peer: wrong immediate data", i);
 	if ((wc->wc_flags & IBV_WC_WITH_INV) ? !inv || wc->invalidated_rkey != rnic_mw_rkey(d->window.mw) : inv)
 		sim_data_violation(d, "message %u of the peer: wrong invalidation", i);
+	if (inv && rnic_stag_invalidate(d->qp, rnic_mw_rkey(d->window.mw), true) == RNIC_MEM_OK)
+		sim_data_violation(d, "message %u of the peer: the window was still bound", i);
 	if (m->hello)
 		on_hello(d, m);
 }

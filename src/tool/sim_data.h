@@ -27,6 +27,7 @@ struct sim_msg {
 	u8 sges, recv_sges;
 	bool hello, solicited, fence, signaled, inlined;
 	bool shared;            /* Fetch & Add on the counter of the peer's host, else on the connection's word */
+	bool relays;            /* sends on what the Read in front of it brings, which is what a fence is for */
 	u32 len;
 	u32 src;                /* in the pattern: what is sent, written, read */
 	u32 at;                 /* in the peer's memory: Writes. In one's own: what Reads and atomics bring */

@@ -73,6 +73,15 @@ static void set_flags(struct rand_gen *g, struct sim_msg *m)
 	m->signaled = rand_gen_below(g, 2);
 }
 
+static void relay(struct sim_msg *m, const struct sim_msg *read)
+{
+	m->relays = m->fence = true;
+	m->inlined = false;
+	m->len = read->len;
+	m->src = read->src;
+	m->sges = read->sges;
+}
+
 static struct sim_msg *add_msg(struct sim_plan *p, enum tool_sim_verb verb)
 {
 	struct sim_msg *m = &p->msg[p->n++];
@@ -93,6 +102,8 @@ static void add_messages(const struct sim *sim, struct rand_gen *g, struct sim_p
 		else
 			set_payload(g, m, random_length(sim, g));
 		set_flags(g, m);
+		if (m[-1].verb == SIM_READ && !sim_wants_answer(m) && rand_gen_below(g, 2)) /* the hello is in front of the first one */
+			relay(m, m - 1);
 	}
 }
 
