@@ -192,7 +192,7 @@ static void test_data_clean(void **state)
 			go(&p, &r);
 			assert_true(r.data_sides > p.connections);
 			assert_true(r.data_complete > r.data_sides * 3 / 4 && r.data_complete < r.data_sides);
-			assert_true(r.flushed > 0);
+			assert_true(r.flushed > 0 && r.blamed > 0 && r.blamed < r.flushed);
 			for (v = 0; v < SIM_VERBS; v++)
 				assert_true(r.moved[v].messages > 20);
 			assert_true(r.moved[SIM_WRITE].bytes > r.moved[SIM_WRITE].messages * 200);
@@ -323,7 +323,7 @@ static void test_plans(void **state)
 	const struct tool_sim_params p = data;
 	struct sim sim = { .p = &p };
 	struct sim_deal a, b;
-	u32 orderly = 0;
+	u32 orderly = 0, wrong = 0;
 	u64 serial;
 
 	for (serial = 0; serial < 200; serial++) {
@@ -333,8 +333,10 @@ static void test_plans(void **state)
 		check_plan(&a.plan[0], &a.plan[1]);
 		check_plan(&a.plan[1], &a.plan[0]);
 		orderly += a.orderly;
+		wrong += a.wrong;
+		assert_false(a.orderly && a.wrong);
 	}
-	assert_true(orderly > 100 && orderly < 200);
+	assert_true(orderly > 100 && orderly < 200 && wrong > 5 && wrong < 50);
 }
 
 static void test_pieces(void **state)
@@ -387,12 +389,16 @@ static void get_everything(struct got *x)
 
 static void got_open(struct got *x)
 {
+	u64 serial = 0;
+
 	*x = (struct got){ .p = data };
 	x->sim = (struct sim){ .p = &x->p, .r = &x->r };
 	x->side = (struct sim_side){ .sim = &x->sim };
 	assert_int_equal(sim_pattern_make(&x->sim), 0);
 	x->d = (struct sim_data){ .side = &x->side, .me = 1, .crc = true };
-	sim_deal_make(&x->sim, 3, &x->d.deal);
+	do
+		sim_deal_make(&x->sim, serial++, &x->d.deal);
+	while (x->d.deal.wrong);
 	x->d.own = &x->d.deal.plan[1];
 	x->d.peers = &x->d.deal.plan[0];
 	x->d.seen = x->d.peers->n;

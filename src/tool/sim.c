@@ -88,8 +88,9 @@ static void print_data(const struct tool_sim_result *r)
 {
 	int v;
 
-	printf("data: %llu sides of connections, %llu had sent and got all of it; %llu work requests flushed\n", (unsigned long long)r->data_sides,
-	       (unsigned long long)r->data_complete, (unsigned long long)r->flushed);
+	printf("data: %llu sides of connections, %llu had sent and got all of it; %llu work requests flushed,\n"
+	       "      %llu of them as they were wrong\n", (unsigned long long)r->data_sides, (unsigned long long)r->data_complete,
+	       (unsigned long long)r->flushed, (unsigned long long)r->blamed);
 	for (v = 0; v < SIM_VERBS; v++)
 		printf("  %-20s %9llu messages %12llu bytes\n", tool_sim_verb_str((enum tool_sim_verb)v), (unsigned long long)r->moved[v].messages,
 		       (unsigned long long)r->moved[v].bytes);
@@ -170,6 +171,7 @@ static void json_data(struct tool_json *j, const struct tool_sim_result *r)
 	tool_json_u64(j, "sides", r->data_sides);
 	tool_json_u64(j, "complete", r->data_complete);
 	tool_json_u64(j, "flushed", r->flushed);
+	tool_json_u64(j, "blamed", r->blamed);
 	for (v = 0; v < SIM_VERBS; v++) {
 		tool_json_object(j, keys[v]);
 		tool_json_u64(j, "messages", r->moved[v].messages);

@@ -20,6 +20,8 @@
 #define CHAIN 4u                /* work requests in one post */
 #define PAUSE_MIN_NS (20 * NSEC_PER_USEC)
 #define PAUSE_MAX_NS (20 * NSEC_PER_MSEC)
+#define MEMORY_IOVA(serial, side) (((serial) * 2 + (side) + 1) << 26)
+#define FAR_OFF (1ull << 60)
 #define PATTERN_IOVA (1ull << 50)
 #define COUNTER_IOVA (1ull << 51)
 #define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
@@ -234,6 +236,18 @@ static void fill_remote(struct sim_data *d, const struct sim_msg *m, struct ibv_
 	}
 }
 
+static void make_wrong(const struct sim_msg *m, struct ibv_send_wr *wr)
+{
+	bool atomic = sim_is_atomic(m);
+
+	if (m->wrong == SIM_WRONG_STAG)
+		*(atomic ? &wr->wr.atomic.rkey : &wr->wr.rdma.rkey) ^= 0x5A5A5A00u;
+	else if (m->wrong == SIM_WRONG_BOUNDS)
+		wr->wr.rdma.remote_addr += FAR_OFF;
+	else if (m->wrong == SIM_WRONG_ALIGNMENT)
+		wr->wr.atomic.remote_addr += 1 + m->operand % 7;
+}
+
 static void fill_bind(struct sim_data *d, struct ibv_send_wr *wr)
 {
 	wr->bind_mw.mw = &d->window.ib;
@@ -269,6 +283,7 @@ static void fill_wr(struct sim_data *d, u32 i, struct ibv_send_wr *wr, struct ib
 	else
 		wr->num_sge = (int)fill_source(d, m, sge);
 	fill_remote(d, m, wr);
+	make_wrong(m, wr);
 }
 
 static u32 under_way(const struct sim_data *d)
@@ -352,22 +367,40 @@ static void on_async(void *ctx, enum ibv_event_type t)
 	struct sim_data *d = ctx;
 
 	sim_digest(d->side->sim, t);
-	if (t == IBV_EVENT_QP_ACCESS_ERR || t == IBV_EVENT_CQ_ERR)
+	if ((t == IBV_EVENT_QP_ACCESS_ERR && !d->deal.wrong) || t == IBV_EVENT_CQ_ERR)
 		sim_data_violation(d, "asynchronous event %d", (int)t);
 }
 
-/* Success, then flushes. */
-static bool check_status(struct sim_data *d, const char *what, const struct ibv_wc *wc, u8 *first)
+/* Success, then flushes; only what is wrong may say so. @m: what it is about, or NULL. */
+static bool is_fair(const struct sim_msg *m, enum ibv_wc_status status, bool receives, bool failed)
 {
-	bool ok = wc->status == IBV_WC_SUCCESS ? *first == IBV_WC_SUCCESS : wc->status == IBV_WC_WR_FLUSH_ERR;
+	static const enum ibv_wc_status fair[] = {
+		[SIM_WRONG_STAG] = IBV_WC_REM_ACCESS_ERR, [SIM_WRONG_BOUNDS] = IBV_WC_REM_ACCESS_ERR, [SIM_WRONG_LENGTH] = IBV_WC_REM_INV_REQ_ERR,
+		[SIM_WRONG_ALIGNMENT] = IBV_WC_REM_OP_ERR,
+	};
 
-	if (!ok)
-		sim_data_violation(d, "%s %u completes with status %d after %d", what, (u32)wc->wr_id, (int)wc->status, *first);
-	if (wc->status != IBV_WC_SUCCESS) {
-		*first = *first ? *first : (u8)wc->status;
-		d->side->sim->r->flushed++;
-	}
-	return wc->status == IBV_WC_SUCCESS;
+	if (status == IBV_WC_SUCCESS)
+		return !failed && !(m && m->wrong && (receives || sim_wants_answer(m)));
+	if (status == IBV_WC_WR_FLUSH_ERR)
+		return true;
+	if (!m || !m->wrong)
+		return false;
+	return status == (receives ? IBV_WC_LOC_LEN_ERR : fair[m->wrong]);
+}
+
+static bool check_status(struct sim_data *d, const struct sim_msg *m, const struct ibv_wc *wc, bool receives)
+{
+	bool *failed = receives ? &d->recv_failed : &d->send_failed;
+
+	if (!is_fair(m, wc->status, receives, *failed))
+		sim_data_violation(d, "%s %u completes with status %d%s", receives ? "receive" : "message", (u32)wc->wr_id, (int)wc->status,
+				   *failed ? " after one that failed" : m && m->wrong ? ", but is wrong" : "");
+	if (wc->status == IBV_WC_SUCCESS)
+		return true;
+	*failed = true;
+	d->side->sim->r->flushed++;
+	d->side->sim->r->blamed += wc->status != IBV_WC_WR_FLUSH_ERR;
+	return false;
 }
 
 static void count_done(struct sim_data *d, u32 i)
@@ -393,14 +426,14 @@ static void note_good(struct sim_data *d, u32 end)
 /* Unsignaled ones in front of it are done with it, and well. */
 static void on_sent(struct sim_data *d, const struct ibv_wc *wc)
 {
-	bool going_well = d->send_status == IBV_WC_SUCCESS, ok;
+	bool going_well = !d->send_failed, ok;
 	u32 i = (u32)wc->wr_id;
 
 	if (wc->wr_id >= d->next || i < d->done || d->posted[i] == SIM_SKIPPED) {
 		sim_data_violation(d, "message %llu completes, and %u to %u are under way", (unsigned long long)wc->wr_id, d->done, d->next);
 		return;
 	}
-	ok = check_status(d, "message", wc, &d->send_status);
+	ok = check_status(d, &d->own->msg[i], wc, false);
 	if (ok && d->posted[i] == SIM_UNSIGNALED)
 		sim_data_violation(d, "message %u completes, but was not signaled", i);
 	for (; d->done < i; d->done++)
@@ -442,9 +475,16 @@ static void check_recv(struct sim_data *d, u32 i, const struct ibv_wc *wc)
 		on_hello(d, m);
 }
 
+/* Such a one is always posted; a Read may have been left out. */
+static bool is_wrong_write(const struct sim_msg *m)
+{
+	return m->wrong && m->verb == SIM_WRITE;
+}
+
 /* Writes that were posted before this message have come, too. */
 static void on_received(struct sim_data *d, const struct ibv_wc *wc)
 {
+	bool after_wrong = false;
 	u32 i = d->seen;
 
 	if ((u32)wc->wr_id != d->recvs_done || d->recvs_done >= d->recvs_posted) {
@@ -452,14 +492,16 @@ static void on_received(struct sim_data *d, const struct ibv_wc *wc)
 		return;
 	}
 	d->recvs_done++;
-	if (!check_status(d, "receive", wc, &d->recv_status))
-		return;
 	while (i < d->peers->n && !sim_takes_recv(&d->peers->msg[i]))
-		i++;
+		after_wrong |= is_wrong_write(&d->peers->msg[i++]);
+	if (!check_status(d, i < d->peers->n ? &d->peers->msg[i] : NULL, wc, true))
+		return;
 	if (i == d->peers->n) {
 		sim_data_violation(d, "more has come than was sent");
 		return;
 	}
+	if (after_wrong)
+		sim_data_violation(d, "message %u of the peer comes after one that was wrong", i);
 	check_recv(d, i, wc);
 	while (d->seen <= i)
 		sim_check_arrived(d, d->seen++);
@@ -503,11 +545,11 @@ int sim_data_take(struct sim_data *d)
 
 void sim_data_look_whether_complete(struct sim_data *d)
 {
-	if (d->complete || !d->up || d->done < d->own->n || d->seen < d->peers->n || d->send_status)
+	if (d->complete || !d->up || d->done < d->own->n || d->seen < d->peers->n || d->send_failed)
 		return;
 	d->complete = true;
 	d->side->sim->r->data_complete++;
-	if (d->deal.orderly && !d->over)
+	if ((d->deal.orderly || d->deal.wrong) && !d->over)
 		sim_side_done(d->side);
 }
 
@@ -630,7 +672,7 @@ struct sim_data *sim_data_open(struct sim_side *s)
 	sim_deal_make(s->sim, s->serial, &d->deal);
 	d->own = &d->deal.plan[d->me];
 	d->peers = &d->deal.plan[!d->me];
-	d->iova = (s->serial * 2 + d->me + 1) << 26;
+	d->iova = MEMORY_IOVA(s->serial, d->me);
 	timer_setup(&d->poll, &s->sim->loop, on_poll);
 	err = open_all(d);
 	if (err) {

@@ -22,7 +22,11 @@
 #define SIM_PATTERN_STARTS 65536u
 
 /* ---- sim_plan.c ---- */
+/* What a program may do wrong; the peer's NIC terminates the connection, and lets no harm be done. */
+enum sim_wrong { SIM_RIGHT, SIM_WRONG_STAG, SIM_WRONG_BOUNDS, SIM_WRONG_LENGTH, SIM_WRONG_ALIGNMENT };
+
 struct sim_msg {
+	u8 wrong;               /* enum sim_wrong */
 	u8 verb;                /* enum tool_sim_verb */
 	u8 sges, recv_sges;
 	bool hello, solicited, fence, signaled, inlined;
@@ -54,6 +58,7 @@ struct sim_plan {
 struct sim_deal {
 	struct sim_plan plan[2];
 	bool orderly;           /* nobody hangs up before all is done */
+	bool wrong;             /* one of the messages is; nobody hangs up, either */
 };
 
 bool sim_has_data(const struct sim *sim, u64 serial);
@@ -118,7 +123,7 @@ struct sim_data {
 	u32 unsignaled;         /* since the last signaled one */
 	u32 recvs_posted, recvs_done;
 	u32 seen;               /* of the peer's plan: below it all has come */
-	u8 send_status, recv_status; /* the first that was not success */
+	bool send_failed, recv_failed; /* a completion was not success */
 };
 
 int sim_host_data_open(struct sim_host *h);

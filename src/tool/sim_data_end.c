@@ -14,7 +14,7 @@ static void check_all_completed(struct sim_data *d)
 	u32 left = 0;
 
 	for (u32 i = d->done; i < d->next; i++)
-		left += d->posted[i] == SIM_SIGNALED || (d->posted[i] == SIM_UNSIGNALED && d->send_status);
+		left += d->posted[i] == SIM_SIGNALED || (d->posted[i] == SIM_UNSIGNALED && d->send_failed);
 	if (left)
 		sim_data_violation(d, "%u work requests from %u on never completed", left, d->done);
 	if (d->recvs_done != d->recvs_posted)
@@ -27,6 +27,25 @@ static void check_complete(struct sim_data *d)
 
 	if (d->up && d->deal.orderly && !d->complete && sim_is_clean(sim->p) && !sim_rec(d->side->sim, d->side->serial)->aborted)
 		sim_data_violation(d, "closed on a clean wire before all was done: sent %u of %u, seen %u of %u", d->done, d->own->n, d->seen, d->peers->n);
+}
+
+/*
+ * Where nothing is lost, the NIC that was asked for something wrong has said so; only, it closes its stream then, and what arrives there later is answered with a reset, which
+ * may overtake the Terminate.
+ */
+static void check_terminated(struct sim_data *d)
+{
+	struct sim_rec *rec = sim_rec(d->side->sim, d->side->serial);
+	struct rnic_qp_info info;
+
+	if (!sim_is_clean(d->side->sim->p) || rec->aborted)
+		return;
+	rnic_qp_query(d->qp, &info);
+	for (u32 i = 0; i < d->next; i++)
+		if (d->own->msg[i].wrong && d->posted[i] != SIM_SKIPPED && !info.term_received && info.last_ae != RNIC_AE_LLP_CONNECTION_RESET)
+			sim_data_violation(d, "message %u was wrong, and no Terminate came", i);
+	if (!d->deal.wrong && (info.term_received || info.term_sent) && d->deal.orderly)
+		sim_data_violation(d, "a Terminate, and nothing was wrong: %s", rdmap_error_str(&info.term));
 }
 
 /* ---- what the NICs counted ---- */
@@ -71,6 +90,7 @@ static void end_closed(struct sim_data *d)
 	drain(d);
 	sim_data_look_whether_complete(d);
 	check_complete(d);
+	check_terminated(d);
 	if (d->complete && d->in_order)
 		compare_counts(d);
 }

@@ -65,7 +65,8 @@ struct tool_sim_result {
 	u64 digest;              /* of all events and completions, in order */
 	struct tool_sim_moved moved[SIM_VERBS]; /* work requests that completed with success */
 	u64 data_sides, data_complete; /* sides that were established with data; that sent and got all of it */
-	u64 flushed;             /* work requests that ended with their connection */
+	u64 flushed;             /* work requests that ended with their connection, */
+	u64 blamed;              /* of them with the peer's or the NIC's word that they were wrong; they were */
 	u64 left_nodes, left_listeners, left_bufs, left_qps, left_ports, left_conns, left_time_waits, left_frames, left_timers;
 	u64 damaged;             /* checks that did not hold because of corruption that no checksum shows */
 	u64 violations;          /* checks that did not hold */

@@ -92,7 +92,9 @@ static void check_word(struct sim_data *d)
 
 static void paint(struct sim_data *d, u8 *want, u32 at, const struct sim_msg *m)
 {
-	memcpy(want + at, d->side->sim->pattern + m->src, m->len);
+	u32 len = m->wrong == SIM_WRONG_LENGTH ? m->recv_len : m->wrong ? 0 : m->len;
+
+	memcpy(want + at, d->side->sim->pattern + m->src, len);
 }
 
 /* What the memory looks like when all has come. */

@@ -210,6 +210,38 @@ static void drop_bind(struct sim_plan *p)
 	memmove(&p->msg[0], &p->msg[1], p->n * sizeof(p->msg[0]));
 }
 
+/* ---- something wrong ---- */
+
+static u8 random_wrong(struct rand_gen *g, const struct sim_msg *m)
+{
+	switch (m->verb) {
+	case SIM_SEND:
+		return SIM_WRONG_LENGTH;
+	case SIM_WRITE:
+	case SIM_WRITE_IMM:
+	case SIM_READ:
+		return rand_gen_below(g, 2) ? SIM_WRONG_STAG : SIM_WRONG_BOUNDS;
+	default:
+		return m->shared || rand_gen_below(g, 2) ? SIM_WRONG_STAG : SIM_WRONG_ALIGNMENT; /* the counter's region ends with it */
+	}
+}
+
+/* One message between hello and bye, if there is one with anything in it. */
+static bool do_wrong(struct rand_gen *g, struct sim_plan *p)
+{
+	u32 first = p->window + 1u, n = p->n - first - 1;
+	struct sim_msg *m = &p->msg[first + (n ? rand_gen_below(g, n) : 0)];
+
+	if (!n || !m->len)
+		return false;
+	m->wrong = random_wrong(g, m);
+	if (m->wrong == SIM_WRONG_LENGTH) {
+		m->recv_len = (u32)rand_gen_below(g, m->len);
+		m->recv_sges = m->recv_len ? 1 : 0;
+	}
+	return true;
+}
+
 /* ---- the whole ---- */
 
 static u64 deal_salt(const struct sim *sim, u64 serial)
@@ -240,6 +272,8 @@ void sim_deal_make(const struct sim *sim, u64 serial, struct sim_deal *deal)
 	end_plan(&g, b, a);
 	place_answers(a);
 	place_answers(b);
+	if (!deal->orderly && rand_gen_below(&g, 2))
+		deal->wrong = do_wrong(&g, rand_gen_below(&g, 2) ? a : b);
 }
 
 void sim_pieces(u32 len, u32 n, u32 salt, u32 out[SIM_SGES])

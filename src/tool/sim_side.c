@@ -224,7 +224,7 @@ void sim_side_done(struct sim_side *s)
 static void on_established(struct sim_side *s, const struct iwcm_event *ev)
 {
 	struct sim *sim = s->sim;
-	bool wait = s->data && s->data->deal.orderly;
+	bool wait = s->data && (s->data->deal.orderly || s->data->deal.wrong);
 
 	s->up = true;
 	look(view_of(s), SIM_ESTABLISHED, &ev->info);
