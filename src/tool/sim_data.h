@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * tool: connections of a simulation that move data. sim_plan.c: what is to be sent, and where it goes; sim_data.c: the programs; sim_data_end.c: their end; sim_memory.c: what their memory
- * must look like.
+ * tool: connections of a simulation that move data. sim_plan.c: what is to be sent, and where it goes; sim_data.c: the programs; sim_post.c: their
+ * work requests; sim_data_end.c: their end; sim_memory.c: what their memory must look like; sim_data_host.c: what they share.
  *
- * Both ends derive the same plan from the seed and the connection's number, so each knows every byte that it must get, and the only thing that they tell each other is
- * where: each side's first message, the hello, carries STags and addresses. The last one, the bye, is fenced: whoever has sent his and got the peer's has seen all.
+ * Both ends derive the same plan from the seed and the connection's number, so each knows every byte that it must get, and the only thing
+ * that they tell each other is where: each side's first message, the hello, carries STags and addresses. The last one, the bye, is fenced:
+ * whoever has sent his and got the peer's has seen all.
  */
 #ifndef UWARP_TOOL_SIM_DATA_H
 #define UWARP_TOOL_SIM_DATA_H
@@ -20,6 +21,10 @@
 #define SIM_GAP 16u             /* between areas of memory, at least */
 #define SIM_POISON 0xA5         /* where nothing was received */
 #define SIM_PATTERN_STARTS 65536u
+#define SIM_PATTERN_IOVA (1ull << 50)
+#define SIM_COUNTER_IOVA (1ull << 51)
+#define SIM_HELLO_MAGIC 0x68656C6C6Full
+#define SIM_RECV_ID (1ull << 32) /* in the wr_id of receives */
 
 /* ---- sim_plan.c ---- */
 /* What a program may do wrong; the peer's NIC terminates the connection, and lets no harm be done. */
@@ -126,14 +131,21 @@ struct sim_data {
 	bool send_failed, recv_failed; /* a completion was not success */
 };
 
-int sim_host_data_open(struct sim_host *h);
-void sim_host_data_close(struct sim_host *h);
-int sim_pattern_make(struct sim *sim);
 /* Queues and memory for a side, whose id is to connect or accept. NULL: a violation was noted. */
 struct sim_data *sim_data_open(struct sim_side *s);
 void sim_data_up(struct sim_data *d, const struct iwcm_info *info);
 int sim_data_take(struct sim_data *d); /* completions; how many there were */
 void sim_data_look_whether_complete(struct sim_data *d);
+
+/* ---- sim_post.c ---- */
+void sim_post_recvs(struct sim_data *d);
+void sim_write_hello(struct sim_data *d);
+void sim_post_sends(struct sim_data *d); /* as many as may go out */
+
+/* ---- sim_data_host.c ---- */
+int sim_host_data_open(struct sim_host *h);
+void sim_host_data_close(struct sim_host *h);
+int sim_pattern_make(struct sim *sim);
 struct sim_host *sim_data_peer(const struct sim_data *d);
 /* At the end of the simulation. */
 void sim_data_check_hosts(struct sim *sim);

@@ -30,8 +30,8 @@ static void check_complete(struct sim_data *d)
 }
 
 /*
- * Where nothing is lost, the NIC that was asked for something wrong has said so; only, it closes its stream then, and what arrives there later is answered with a reset, which
- * may overtake the Terminate.
+ * Where nothing is lost, the NIC that was asked for something wrong has said so; only, it closes its stream then, and what arrives there
+ * later is answered with a reset, which may overtake the Terminate.
  */
 static void check_terminated(struct sim_data *d)
 {

@@ -2,8 +2,9 @@
 /*
  * tool: what the two sides of a simulated connection say to each other, and where in their memory it goes.
  *
- * A side's memory has an area for each message: what the peer sends (one area a receive), what the peer writes, what one reads oneself. No two areas touch, so whatever
- * is put in a wrong place is found. All payload is a slice of one random pattern, another slice for each message.
+ * A side's memory has an area for each message: what the peer sends (one area a receive), what the peer writes, what one reads oneself.
+ * No two areas touch, so whatever is put in a wrong place is found. All payload is a slice of one random pattern, another slice for
+ * each message.
  */
 #include <string.h>
 #include "tool/sim_data.h"
