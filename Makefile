@@ -16,9 +16,9 @@ mandir = $(prefix)/share/man
 all: ## build the library, the command, the tests and the examples, optimised, under build/
 	scripts/build.sh $(BUILD)
 
-demo: ## install what is missing, build, and show a connection being set up and torn down
-	scripts/deps.sh build
-	TARGETS=uwarp NINJAFLAGS=--quiet scripts/build.sh $(BUILD)
+demo: ## install what is missing, build, and show connections being set up and torn down, and rping over uwarp
+	scripts/deps.sh build demo
+	TARGETS='uwarp libuwarp-shim.so' NINJAFLAGS=--quiet scripts/build.sh $(BUILD)
 	scripts/demo.sh $(BUILD)
 
 check: ## install what is missing, build three ways, run all tests and checks
@@ -30,6 +30,14 @@ check-siw: ## connect to and from the kernel's siw driver in a guest
 	scripts/deps.sh build siw
 	scripts/build.sh $(BUILD)
 	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/run.sh
+endif
+
+ifneq ($(wildcard tests/siw/bench.sh),)
+.PHONY: bench-siw
+bench-siw: ## the same programs over siw and over uwarp, both in the guest
+	scripts/deps.sh build siw
+	scripts/build.sh $(BUILD)
+	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/bench.sh
 endif
 
 coverage: ## line and branch coverage of every source file

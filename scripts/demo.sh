@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
 # demo.sh DIR: iWARP connections over loopback as both ends see them: one that is accepted, one that is rejected, one
-# that is refused. Status 0 if all three went that way.
+# that is refused; and rping, an RDMA program that knows nothing of uwarp. Status 0 if all went that way.
 set -uo pipefail
 
 uwarp=$1/uwarp
@@ -49,13 +49,13 @@ connect() {
 	((status == want)) || fail "connect ended with $status, not with $want"
 }
 
-# The other end of it.
+# show_listener TITLE OPTIONS [COMMAND]: the other end of it.
 show_listener() {
 	local status=0
 	wait "$listener" || status=$?
 	listener=
 	title "$1"
-	printf '$ uwarp listen --count 1 %s\n' "$2"
+	echo "\$ ${3:-uwarp listen --count 1 $2}"
 	cat "$tmp/listen"
 	echo "(exit status $status)"
 	((status == 0)) || fail "listen ended with $status"
@@ -74,4 +74,24 @@ show_listener "rejected: the end that listens" "--reject --private 'not today' 1
 title "refused: nobody listens there any more"
 connect 2 "127.0.0.1:$port"
 
-title "all three went as they should"
+# What rping -v prints, and what uwarp has counted. A server on a port that somebody has taken meanwhile says so at once: on to the next one.
+title "rping, unmodified: the end that connects"
+for port in $(shuf -i 20000-29999 -n 5); do
+	timeout 60 stdbuf -oL "$uwarp" run --stats -- rping -s -a 127.0.0.1 -p "$port" -v -C 3 > "$tmp/listen" 2>&1 &
+	listener=$!
+	for _ in $(seq 100); do
+		[[ -z $(ss -Htln "sport = :$port") ]] || break 2
+		kill -0 "$listener" 2> /dev/null || break
+		sleep 0.1
+	done
+done
+echo "\$ uwarp run --stats -- rping -c -a 127.0.0.1 -p $port -v -C 3"
+status=0
+timeout 60 stdbuf -oL "$uwarp" run --stats -- rping -c -a 127.0.0.1 -p "$port" -v -C 3 > "$tmp/ping" 2>&1 || status=$?
+cat "$tmp/ping"
+echo "(exit status $status)"
+show_listener "rping, unmodified: the end that listens" "" "uwarp run --stats -- rping -s -a 127.0.0.1 -p $port -v -C 3"
+((status == 0)) || fail "rping ended with $status"
+(($(grep -c '^ping data: rdma-ping-' "$tmp/ping") == 3)) || fail "rping did not print three pings"
+
+title "all went as they should"

@@ -8,13 +8,15 @@ set -euo pipefail
 declare -A group=(
 	[build]='gcc libc6-dev meson ninja-build pkg-config libnl-3-dev libnl-route-3-dev libisal-dev
 		libsodium-dev libpcap-dev libcmocka-dev libibverbs-dev'
+	[demo]='rdmacm-utils'
 	[check]='clang clang-tidy libclang-rt-14-dev gcovr tshark man-db groff-base iproute2 nftables
 		python3 util-linux binutils librdmacm-dev rdmacm-utils ibverbs-utils
 		perftest fio libfabric-bin python3-pyverbs procps'
 	[man]='linux-kbuild-6.1 perl python3'
 	[bench]='iperf3 librdmacm-dev python3 coreutils'
 	# What goes into the guest is downloaded and unpacked by tests/siw/build-guest.sh, and not installed.
-	[siw]='qemu-system-x86 gcc make binutils libelf1 xz-utils tshark iproute2 util-linux'
+	[siw]='qemu-system-x86 gcc make binutils libelf1 xz-utils tshark iproute2 util-linux
+		perftest rdmacm-utils'
 )
 
 wanted=()

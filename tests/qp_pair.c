@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 #include "qp_pair.h"
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 static struct pair *current; /* there is one at a time: the CM's functions have no context */
@@ -18,6 +19,13 @@ static void qp_event(void *ctx, enum ibv_event_type t)
 	struct pair_end *e = ctx;
 
 	__atomic_fetch_add(&e->events[t], 1, __ATOMIC_RELAXED);
+}
+
+static void cq_comp(void *ctx)
+{
+	struct pair_end *e = ctx;
+
+	sem_post(&e->comp);
 }
 
 /* ---- devices ---- */
@@ -47,6 +55,9 @@ static void objects_up(struct pair *p, int i)
 	struct pair_end *e = &p->e[i];
 	struct rnic_mr_attr mr;
 
+	cq.comp = cq_comp;
+	cq.ctx = e;
+	sem_init(&e->comp, 0, 0);
 	e->mem = mmap(NULL, PAIR_MEM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(e->mem, MAP_FAILED);
 	mr = (struct rnic_mr_attr){ .addr = e->mem, .length = PAIR_MEM, .iova = (u64)(uintptr_t)e->mem, .access = PAIR_ALL };
@@ -93,6 +104,7 @@ static void objects_down(struct pair *p, int i)
 		assert_int_equal(rnic_mr_destroy(e->mr), 0);
 	assert_int_equal(rnic_pd_destroy(e->pd), 0);
 	munmap(e->mem, PAIR_MEM);
+	sem_destroy(&e->comp);
 }
 
 /* ---- connections ---- */
@@ -243,6 +255,59 @@ void pair_settle(struct pair *p)
 		port_wire_run(p->wire, loop_now(&p->loop) + 5 * NSEC_PER_SEC);
 	else
 		cm_settle(&p->cm);
+}
+
+/* ---- the NIC thread ---- */
+
+static void wake(struct loop *l, void *arg)
+{
+	struct pair *p = arg;
+	u64 one = 1;
+
+	assert_int_equal(write(p->wake_fd, &one, sizeof(one)), sizeof(one));
+}
+
+static void sleep_until_something(struct pair *p)
+{
+	struct pollfd pfd[2] = { { .fd = port_host_fd(p->cm.h), .events = POLLIN }, { .fd = p->wake_fd, .events = POLLIN } };
+	u64 next = loop_next_ns(&p->cm.loop), now = loop_monotonic_ns();
+	int ms = next <= now ? 0 : (int)min((next - now) / NSEC_PER_MSEC + 1, (u64)1000);
+	u64 n;
+
+	poll(pfd, 2, ms);
+	if (pfd[1].revents)
+		assert_int_equal(read(p->wake_fd, &n, sizeof(n)), sizeof(n));
+}
+
+static void *nic_thread(void *arg)
+{
+	struct pair *p = arg;
+
+	while (!__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE)) {
+		sleep_until_something(p);
+		loop_enter(&p->cm.loop);
+		cm_step(&p->cm);
+		loop_leave(&p->cm.loop);
+	}
+	return NULL;
+}
+
+void pair_thread_start(struct pair *p)
+{
+	p->wake_fd = eventfd(0, EFD_CLOEXEC);
+	p->stop = false;
+	p->cm.loop.wake = wake;
+	p->cm.loop.wake_arg = p;
+	assert_int_equal(pthread_create(&p->thread, NULL, nic_thread, p), 0);
+}
+
+void pair_thread_stop(struct pair *p)
+{
+	__atomic_store_n(&p->stop, true, __ATOMIC_RELEASE);
+	wake(NULL, p);
+	pthread_join(p->thread, NULL);
+	p->cm.loop.wake = NULL;
+	close(p->wake_fd);
 }
 
 /* ---- work requests ---- */

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <cmocka.h>
 #include "host_cm.h"
 #include "rnic/rnic.h"
@@ -32,6 +34,7 @@ struct pair_end {
 	struct irdma_qp *qp;
 	int events[IBV_EVENT_WQ_FATAL + 1]; /* asynchronous ones of the QP */
 	int disconnects;
+	sem_t comp;              /* posted by comp() of both CQs */
 };
 
 struct pair_options {
@@ -61,6 +64,10 @@ struct pair {
 	struct mpa_rx raw_rx;
 	u8 raw_buf[65536];
 	size_t raw_have, raw_used;
+	/* the NIC thread */
+	pthread_t thread;
+	int wake_fd;
+	bool stop;
 };
 
 void pair_open(struct pair *p, const struct pair_options *o);
@@ -76,6 +83,10 @@ void pair_step(struct pair *p);
 			fail_msg("did not happen: %s", #cond); \
 	} while (0)
 void pair_settle(struct pair *p);           /* until nothing happens */
+
+/* From here to the end a thread of its own runs the loop; the test must not step. PAIR_HOST. */
+void pair_thread_start(struct pair *p);
+void pair_thread_stop(struct pair *p);
 
 /* Work requests on memory of @e at @off. */
 struct ibv_sge pair_sge(struct pair_end *e, u32 off, u32 len);

@@ -42,12 +42,19 @@ declare -A pid_of=() status_of=()
 run_options=()
 limit=60
 
+# What has left its session, as fio's jobs do, is known by its environment.
+export UWARP_TEST_RUN=$tmp
+left_over() { grep -lzxF "UWARP_TEST_RUN=$tmp" /proc/[0-9]*/environ 2> /dev/null | cut -d/ -f3 | grep -vx "$$"; }
+
 cleanup() {
-	local name
+	local name pid
 	for name in "${!pid_of[@]}"; do
 		kill "${pid_of[$name]}" 2> /dev/null
 	done
 	wait
+	for pid in $(left_over); do
+		kill -KILL "$pid" 2> /dev/null
+	done
 	rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -82,7 +89,7 @@ end() {
 	failed=$((failed + 1))
 	echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
 	for log in "$tmp"/*.{out,err}; do
-		[[ -s $log ]] && tail -n 40 "$log" | cut -c 1-300 | sed "s|^|#  ${log##*/}: |"
+		[[ -s $log ]] && tail -n 25 "$log" | cut -c 1-300 | sed "s|^|#  ${log##*/}: |"
 	done
 }
 
@@ -97,6 +104,8 @@ finish() {
 	exit
 }
 
+# A program's own error, and not a signal or the end of its time.
+is_error() { (($1 && $1 < 124 || $1 == 255)); }
 is() { [[ $1 == "$2" ]]; }
 less() { (($1 < $2)); }
 has() { grep -qE -- "$2" "$tmp/$1"; }
@@ -138,7 +147,7 @@ start_server() {
 	start "$@"
 	for _ in $(seq 200); do
 		listening && return
-		kill -0 "${pid_of[$1]}" 2> /dev/null || break
+		kill -0 "${pid_of[$1]}" 2> /dev/null || { listening && return; break; } # it may have become a daemon
 		sleep 0.05
 	done
 	problems+=("$1 to listen on port $port")

@@ -6,6 +6,11 @@
 set -uo pipefail
 . "$(dirname "$0")/run_lib.sh"
 need ip gunzip
+# The tests have a port number of their own, 7471, which somebody may use; not in a network namespace, if there can be one.
+if [[ -z ${UWARP_NETNS:-} ]] && unshare --user --map-root-user --net true 2> /dev/null; then
+	UWARP_NETNS=1 exec unshare --user --map-root-user --net bash "$0" "$@"
+fi
+[[ -z ${UWARP_NETNS:-} ]] || ip link set lo up
 python=/usr/bin/python3 # the one that python3-pyverbs is for; another may come first in PATH
 $python -c 'import pyverbs.device' 2> /dev/null || { echo "python3-pyverbs is missing"; exit 1; }
 packaged=/usr/share/doc/rdma-core/tests

@@ -74,6 +74,16 @@ while True:
         c.sendall(reply(7, 0x40, b""))
     elif mode == "length":
         c.sendall(reply(2, 0x50, b"ab"))
+    elif mode in ("half", "half-silent"):
+        c.sendall(reply(2, 0x50, struct.pack(">HH", 0x8004, 0x8004) + b"half")[:18])
+        time.sleep(0.1 if mode == "half" else 30)
+    elif mode.startswith("rtr"):
+        c.sendall(reply(2, 0x10, struct.pack(">HH", 0x8004, 0x8004)))
+        c.recv(600)
+        if mode == "rtr-reset":
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else: # RFC 5040 4.8: no matching RTR
+            c.sendall(struct.pack(">HBBIIII", 22, 0x41, 0x47, 0, 2, 1, 0) + struct.pack(">HHI", 0x2007, 0, 0))
     elif mode == "slow":
         for b in reply(2, 0x50, struct.pack(">HH", 0x8004, 0x8004) + b"slowly"):
             c.sendall(bytes([b]))
@@ -280,6 +290,44 @@ test_failures() {
 	fails "peer that closes" closing 4 closed
 	fails "peer that closes, no fall-back" closing 4 closed --no-fallback
 	fails "peer that resets" reset 4 reset
+	fails "peer that closes in the middle of its reply" half 4 mpa_partial
+	fails "peer that falls silent in the middle of its reply" half-silent 4 mpa_partial
+
+	begin "fall-back: in the ladder, and in the words about it"
+	want "a peer" start_peer closing
+	connect "127.0.0.1:$port"
+	want "status 4" is "$connect_status" 4
+	want "a line between the two" has connect.out '^ +\|    \(again, with MPA revision 1\) +\|$'
+	want "the second SYN" is "$(grep -c -- '|--- SYN,.*| SYN_SENT$' "$tmp/connect.out")" 2
+	want "the reason" has connect.out 'with MPA revision 1, after 2 was turned down\)$'
+	want "no hint to try what was tried" hasnt connect.out 'mpa-rev 1'
+	connect --json -v "127.0.0.1:$port"
+	want "in JSON" json connect.out "[e['state'] for e in lines if e.get('fall_back')] == ['SYN_SENT'] and ev('error')['fell_back']"
+	end_peer
+	end
+
+	begin "nothing negotiated: nothing said about it"
+	want "a listener" start_listen --count 1 127.0.0.1
+	kill "$listener"
+	end_listen
+	connect --json "127.0.0.1:$port"
+	want "no such object" json connect.out "'negotiated' not in ev('error') and 'private_data' not in ev('error')" "ev('error')['syn_sent'] == 1"
+	end
+
+	local end
+	for end in reset terminate; do
+		begin "peer that ends the connection right behind the RTR: $end"
+		want "a peer" start_peer rtr-$end
+		connect --json --no-crc "127.0.0.1:$port"
+		want "status 4" is "$connect_status" 4
+		# "error", where the end came before the news of the beginning was taken
+		want "established, and yet not" json connect.out "(ev('disconnected') or ev('error'))['status'] == 'protocol error'" \
+			"'RTR' in (ev('disconnected') or ev('error'))['hint']" "(lines[-1]['established'], lines[-1]['protocol_errors']) == (0, 1)"
+		connect --no-crc "127.0.0.1:$port"
+		want "how" has connect.out "^(disconnected by (a reset|the peer's Terminate: .*RTR)|protocol error after .* RTR)"
+		end_peer
+		end
+	done
 
 	begin "reply byte by byte"
 	want "a peer" start_peer slow
@@ -319,8 +367,30 @@ test_failures() {
 	timeout 10 "$UWARP" listen --count 1 "127.0.0.1:$port" > "$tmp/connect.out" 2> "$tmp/connect.err" || listen_again=$?
 	want "status 5" is "$listen_again" 5
 	want "a message" has connect.err 'in use'
+	want "no summary" is "$(cat "$tmp/connect.out")" ''
 	kill "$listener"
 	end_listen
+	end
+}
+
+# A client whose first FPDU is not the RTR that was agreed.
+wrong_rtr_code='
+import socket, struct, sys, time
+c = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+c.sendall(b"MPA ID Req Frame" + struct.pack(">BBHHH", 0x10, 2, 4, 0xC008, 0xC008))
+c.recv(600)
+c.sendall(struct.pack(">HBBIIII", 22, 0x41, 0x43, 0, 0, 1, 0) + b"abcd" + struct.pack(">I", 0))
+while c.recv(600):
+    pass
+'
+
+test_wrong_rtr() {
+	begin "listener: its own Terminate, and why"
+	want "a listener" start_listen --no-crc --rtr write --count 1 127.0.0.1
+	timeout 10 python3 -c "$wrong_rtr_code" "$port"
+	end_listen
+	want "the Terminate" has listen.out '\|--- Terminate -+>\|'
+	want "the reason, last" matches "$(tail -n 1 "$tmp/listen.out")" "disconnected by this side's Terminate: .*RTR.*"
 	end
 }
 
@@ -371,7 +441,8 @@ test_strangers() {
 	timeout 10 python3 -c "$strangers_code" "$port" http
 	end_listen
 	want "listen status 4" is "$listen_status" 4
-	want "the cause" json listen.out "ev('no_request')['cause'] == 'mpa_key' and 'hint' in ev('no_request') and lines[-1]['no_request'] == 1"
+	want "the cause" json listen.out "ev('no_request')['cause'] == 'mpa_key' and 'hint' in ev('no_request')" \
+		"ev('no_request')['status'] == 'protocol error' and 0 <= ev('no_request')['ms'] < 1000 and lines[-1]['no_request'] == 1"
 	end
 
 	begin "strangers in crowds"
@@ -443,6 +514,14 @@ test_usage() {
 		want "a usage line" has connect.out "^usage: uwarp $command "
 		end
 	done
+
+	begin "beginnings of options"
+	want "one" timeout 10 "$UWARP" devices --js > /dev/null
+	usage_error connect --pri hello 127.0.0.1:1
+	want "the candidates" has connect.err 'option --pri is ambiguous: --private, --private-hex, --private-file$'
+	usage_error connect --frob 127.0.0.1:1
+	want "none" has connect.err 'unknown option --frob$'
+	end
 
 	begin "version and help"
 	want "status 0" timeout 10 "$UWARP" --version > "$tmp/connect.out"
@@ -535,6 +614,16 @@ test_wildcard() {
 	end_listen
 	want "listen status 0" is "$listen_status" 0
 	want "two lines" is "$(grep -c '^listening on ' "$tmp/listen.out")" 2
+	end
+
+	begin "localhost: both families, whatever the hosts file has"
+	want "a listener" start_listen --count 2 localhost
+	connect "127.0.0.1:$port"
+	want "IPv4" is "$connect_status" 0
+	connect "[::1]:$port"
+	want "IPv6" is "$connect_status" 0
+	end_listen
+	want "listen status 0" is "$listen_status" 0
 	end
 
 	begin "bind"
@@ -690,6 +779,7 @@ test_text
 test_json
 test_reject
 test_failures
+test_wrong_rtr
 test_strangers
 test_usage
 test_devices

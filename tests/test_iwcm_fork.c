@@ -28,17 +28,6 @@ static struct iwcm_ctx *ctx;
 		} \
 	} while (0)
 
-static int setup(void **state)
-{
-	return iwcm_open("lo", &ctx);
-}
-
-static int teardown(void **state)
-{
-	iwcm_close(ctx);
-	return 0;
-}
-
 static pid_t fork_ctx(struct iwcm_ctx *c)
 {
 	pid_t pid;
@@ -129,6 +118,39 @@ static int connect_self(struct iwcm_ctx *c, u16 port, struct iwcm_id *ends[2])
 	if (!err)
 		err = next(c, IWCM_EVENT_ESTABLISHED, NULL);
 	return err ? err : next(c, IWCM_EVENT_ESTABLISHED, NULL);
+}
+
+/*
+ * A context whose NIC thread has begun to work. Before, it may be inside the sanitizer's allocator, whose locks fork() copies as they are; that of
+ * the C library is safe.
+ */
+static int open_ctx(struct iwcm_ctx **c)
+{
+	struct iwcm_id *listener, *ends[2];
+	u16 port;
+	int err = iwcm_open("lo", c);
+
+	if (!err)
+		err = listen_any(*c, &listener, &port);
+	if (!err)
+		err = connect_self(*c, port, ends);
+	if (err)
+		return err;
+	iwcm_destroy_id(ends[0]);
+	iwcm_destroy_id(ends[1]);
+	iwcm_destroy_id(listener);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	return open_ctx(&ctx);
+}
+
+static int teardown(void **state)
+{
+	iwcm_close(ctx);
+	return 0;
 }
 
 static void no_event(struct iwcm_ctx *c)
@@ -352,7 +374,7 @@ static pid_t start_daemon(int depth, int report)
 
 	if (pid)
 		return pid;
-	CHECK(!iwcm_open("lo", &c));
+	CHECK(!open_ctx(&c));
 	CHECK(!listen_any(c, &id, &port));
 	while (depth--) {
 		pid = fork_ctx(c);
@@ -411,7 +433,7 @@ static void connection_is_inherited(void **state)
 		struct iwcm_ctx *other;
 
 		close(go[1]);
-		CHECK(!iwcm_open("lo", &other));
+		CHECK(!open_ctx(&other));
 		CHECK(!start_connect(other, port, &mine));
 		CHECK(!next(other, IWCM_EVENT_ESTABLISHED, NULL));
 		if (fork_ctx(other))
@@ -453,7 +475,7 @@ static void child_is_told_of_the_end(void **state)
 		struct iwcm_id *id;
 		u16 port;
 
-		CHECK(!iwcm_open("lo", &c));
+		CHECK(!open_ctx(&c));
 		fd = report[1];
 		iwcm_fork_notify(c, notified, &fd);
 		CHECK(!listen_any(c, &id, &port));
@@ -484,18 +506,19 @@ static void adopted_beside_the_parent(void **state)
 		struct iwcm_ctx *other;
 
 		close(go[1]);
-		CHECK(!iwcm_open("lo", &other));
+		CHECK(!open_ctx(&other));
 		CHECK(!listen_any(other, &id, &port));
 		pid = fork_ctx(other);
 		if (pid) {
 			/* Its NIC thread stands still, so that who serves is certain. */
 			iwcm_fork_prepare(other);
+			tell(report[1], port);
+			close(report[1]);
 			CHECK(read(go[0], &c, 1) == 0);
 			_exit(0);
 		}
 		CHECK(!iwcm_fork_adopt(other));
 		CHECK(!iwcm_fork_adopt(other));
-		tell(report[1], port);
 		be_daemon(other);
 	}
 	close(go[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * The verbs of the shim without a connection: devices, objects, who is busy, events and their acknowledgement, states, what iWARP does not have. Completions come from
- * receives that are flushed. Data is the business of the whole-system tests.
+ * The verbs of the shim without a connection: devices, objects, who is busy, events and their acknowledgement, states, what iWARP does not
+ * have. Completions come from receives that are flushed. Data is the business of the whole-system tests.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -536,7 +536,10 @@ static void test_destroy_waits_for_acks(void **state)
 
 static void test_cq_ex(void **state)
 {
-	struct ibv_cq_init_attr_ex a = { .cqe = 8, .wc_flags = IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK };
+	struct ibv_cq_init_attr_ex a = {
+		.cqe = 8,
+		.wc_flags = IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	};
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(ctx, &a);
 	struct ibv_poll_cq_attr none = { 0 }, bad = { .comp_mask = 1 };
 	struct timespec now;
@@ -618,6 +621,7 @@ static void test_destroyed_objects_take_their_async_events(void **state)
 static void test_create_qp_fails(void **state)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_DRIVER };
+	static const u64 ops[] = { IBV_QP_EX_WITH_TSO, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_ATOMIC_WRITE, 1ull << 40 };
 	struct ibv_cq *cq = ibv_create_cq(ctx, 8, NULL, NULL, 0);
 	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .cap = { 1, 1, 1, 1, 0 } };
 	struct ibv_qp_init_attr_ex ex = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 }, .pd = pd };
@@ -634,9 +638,12 @@ static void test_create_qp_fails(void **state)
 	assert_null(ibv_create_qp(pd, &a));
 	assert_int_equal(errno, EINVAL);
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	ex.send_ops_flags = IBV_QP_EX_WITH_TSO;
-	assert_null(ibv_create_qp_ex(ctx, &ex));
-	assert_int_equal(errno, EOPNOTSUPP);
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		ex.send_ops_flags = IBV_QP_EX_WITH_SEND | ops[i];
+		errno = 0;
+		assert_null(ibv_create_qp_ex(ctx, &ex));
+		assert_int_equal(errno, EOPNOTSUPP);
+	}
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH;
 	assert_null(ibv_create_qp_ex(ctx, &ex));
 	assert_int_equal(errno, EOPNOTSUPP);
@@ -821,7 +828,10 @@ static void test_wr_api_refuses(void **state)
 static void test_srq(void **state)
 {
 	struct ibv_srq_init_attr ia = { .attr = { .max_wr = 4, .max_sge = 1 } };
-	struct ibv_srq_init_attr_ex ex = { .attr = { .max_wr = 4, .max_sge = 1 }, .comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_XRC, .pd = pd };
+	struct ibv_srq_init_attr_ex ex = {
+		.attr = { .max_wr = 4, .max_sge = 1 }, .pd = pd,
+		.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_XRC,
+	};
 	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
 	struct ibv_srq_attr a = { .srq_limit = 2 };
 	struct ibv_srq *srq;
@@ -883,6 +893,51 @@ static void test_absent(void **state)
 	assert_int_equal(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0), 0);
 	assert_int_equal(ibv_destroy_qp(qp), 0);
 	assert_int_equal(ibv_destroy_cq(cq), 0);
+}
+
+/* ---- options ---- */
+
+static bool is_default(const struct iwcm_options *o)
+{
+	struct iwcm_options d;
+
+	iwcm_options_init(&d);
+	return o->mpa_revision == d.mpa_revision && o->peer_to_peer == d.peer_to_peer && o->rtr == d.rtr && o->crc == d.crc && o->markers == d.markers;
+}
+
+static bool revision_1(const struct shim_options *o) { return o->conn.mpa_revision == 1; }
+static bool client_server(const struct shim_options *o) { return !o->conn.peer_to_peer; }
+static bool rtr_send_read(const struct shim_options *o) { return o->conn.rtr == (IWCM_RTR_SEND | IWCM_RTR_READ); }
+static bool no_crc(const struct shim_options *o) { return !o->conn.crc; }
+static bool markers(const struct shim_options *o) { return o->conn.markers; }
+static bool ifaces(const struct shim_options *o) { return !strcmp(o->ifaces, "lo,eth0"); }
+static bool pcap(const struct shim_options *o) { return !strcmp(o->pcap, "/tmp/x"); }
+static bool stats(const struct shim_options *o) { return o->stats; }
+static bool defaults(const struct shim_options *o) { return is_default(&o->conn) && !*o->ifaces && !*o->pcap && !o->stats; }
+
+/* They are read once in a process's life: each case has a process. What is wrong leaves the default. */
+static void test_options(void **state)
+{
+	static const struct { const char *name, *value; bool (*ok)(const struct shim_options *o); } cases[] = {
+		{ "UWARP_CRC", "", defaults }, { "UWARP_MPA_REVISION", "1", revision_1 }, { "UWARP_MPA_REVISION", "3", defaults },
+		{ "UWARP_MODEL", "client-server", client_server }, { "UWARP_MODEL", "cs", client_server }, { "UWARP_MODEL", "peer", defaults },
+		{ "UWARP_RTR", "send,read", rtr_send_read }, { "UWARP_RTR", "send,", defaults }, { "UWARP_RTR", "sends", defaults },
+		{ "UWARP_CRC", "0", no_crc }, { "UWARP_CRC", "00", defaults }, { "UWARP_MARKERS", "1", markers }, { "UWARP_IFACES", "lo,eth0", ifaces },
+		{ "UWARP_PCAP", "/tmp/x", pcap }, { "UWARP_STATS", "1", stats }, { "UWARP_STATS", "yes", defaults },
+	};
+	int status;
+	size_t i;
+	pid_t pid;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		pid = fork();
+		if (!pid) {
+			setenv(cases[i].name, cases[i].value, 1);
+			_exit(!cases[i].ok(shim_options()));
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
 }
 
 /* ---- processes, threads ---- */
@@ -961,6 +1016,7 @@ static void test_threads_share_a_channel(void **state)
 
 int main(void)
 {
+	const struct CMUnitTest first[] = { cmocka_unit_test(test_options) }; /* before they are read here */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_device_list), cmocka_unit_test(test_ops_are_filled), cmocka_unit_test(test_query_device),
 		cmocka_unit_test(test_query_port_sizes), cmocka_unit_test(test_tables), cmocka_unit_test(test_clock), cmocka_unit_test(test_strings),
@@ -975,5 +1031,5 @@ int main(void)
 		cmocka_unit_test(test_threads_share_a_channel),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests_name("options", first, NULL, NULL) | cmocka_run_group_tests_name("verbs", tests, setup, teardown);
 }

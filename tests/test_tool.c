@@ -768,9 +768,12 @@ static void test_outcomes(void **state)
 	assert_int_equal(tool_status_of(IWCM_EVENT_RESOLVE_ERROR, 0, -ENETUNREACH), TOOL_LOCAL);
 	for (i = 1; i < CM_CAUSES; i++) {
 		assert_int_not_equal(tool_status_of(IWCM_EVENT_CONNECT_ERROR, i, 0), TOOL_OK);
-		assert_true(tool_hint(i, false) || tool_hint(i, true) || i == CM_CAUSE_LOCAL);
+		assert_true(tool_hint(i, false, false) || tool_hint(i, true, false) || i == CM_CAUSE_LOCAL);
 	}
-	assert_null(tool_hint(CM_CAUSES, false));
+	assert_null(tool_hint(CM_CAUSES, false, false));
+	assert_non_null(strstr(tool_hint(CM_CAUSE_CLOSED, false, false), "--mpa-rev 1"));
+	assert_null(strstr(tool_hint(CM_CAUSE_CLOSED, false, true), "--mpa-rev 1"));
+	assert_string_equal(tool_hint(CM_CAUSE_MPA_RTR, false, true), tool_hint(CM_CAUSE_MPA_RTR, false, false));
 	assert_string_equal(tool_cause_name(-1), "unknown");
 	assert_string_equal(tool_status_str(TOOL_STATUSES), "?");
 	assert_string_equal(tool_rtr_str(0, buf), "none");

@@ -50,6 +50,11 @@ void iwcm_fork_notify(struct iwcm_ctx *ctx, void (*fn)(void *arg), void *arg)
 	__atomic_store_n(&ctx->fork.notify, fn, __ATOMIC_RELEASE);
 }
 
+unsigned int iwcm_fork_count(const struct iwcm_ctx *ctx)
+{
+	return port_host_forks(ctx->host);
+}
+
 /* ---- before the fork, and after it in the parent ---- */
 
 static void lock_devices(struct iwcm_ctx *ctx)
@@ -77,7 +82,7 @@ static void unlock_devices(struct iwcm_ctx *ctx)
 /* This process's own, if it serves sockets that a child might have to serve after it. */
 static void name_owner(struct iwcm_ctx *ctx)
 {
-	if (TAILQ_EMPTY(&ctx->ids) || ctx->fork.owner_fd >= 0)
+	if (TAILQ_EMPTY(&ctx->ids) || iwcm_asleep(ctx) || ctx->fork.owner_fd >= 0)
 		return;
 	ctx->fork.owner_fd = pidfd_open(getpid(), 0);
 	if (ctx->fork.owner_fd < 0)
@@ -126,6 +131,7 @@ static int resume(struct iwcm_ctx *ctx)
 
 	if (!iwcm_asleep(ctx))
 		return 0;
+	fd_close(&ctx->fork.owner_fd); /* for what this process makes itself; the watcher has a descriptor of its own */
 	err = port_host_fork_resume(ctx->host);
 	if (!err)
 		err = net_fork_resume(ctx->net);
@@ -162,6 +168,22 @@ static void dismiss_watcher(struct iwcm_fork *f)
 		eventfd_write(f->stop_fd, 1);
 }
 
+static int adopt(struct iwcm_ctx *ctx, bool all)
+{
+	int err;
+
+	iwcm_gate_enter(ctx);
+	pthread_mutex_lock(&ctx->fork.lock);
+	err = resume(ctx);
+	if (!err && ctx->fork.dormant)
+		ctx->fork.dormant = port_host_fork_adopt(ctx->host, all);
+	if (!err && !ctx->fork.dormant)
+		dismiss_watcher(&ctx->fork);
+	pthread_mutex_unlock(&ctx->fork.lock);
+	iwcm_gate_leave(ctx);
+	return err;
+}
+
 /**
  * iwcm_fork_adopt() - a forked child takes over what its parent had
  * @ctx: the context
@@ -172,20 +194,7 @@ static void dismiss_watcher(struct iwcm_fork *f)
  */
 int iwcm_fork_adopt(struct iwcm_ctx *ctx)
 {
-	int err;
-
-	iwcm_gate_enter(ctx);
-	pthread_mutex_lock(&ctx->fork.lock);
-	err = resume(ctx);
-	if (!err && ctx->fork.dormant) {
-		port_host_fork_adopt(ctx->host);
-		ctx->fork.dormant = false;
-		fd_close(&ctx->fork.owner_fd); /* it is this process now: made when it forks */
-		dismiss_watcher(&ctx->fork);
-	}
-	pthread_mutex_unlock(&ctx->fork.lock);
-	iwcm_gate_leave(ctx);
-	return err;
+	return adopt(ctx, true);
 }
 
 /* ---- the owner's end ---- */
@@ -193,7 +202,7 @@ int iwcm_fork_adopt(struct iwcm_ctx *ctx)
 static void inherit(struct iwcm_ctx *ctx)
 {
 	void (*notify)(void *arg) = __atomic_load_n(&ctx->fork.notify, __ATOMIC_ACQUIRE);
-	int err = iwcm_fork_adopt(ctx);
+	int err = adopt(ctx, false);
 
 	if (err)
 		log_error("iwcm", "cannot take over from the process that ended: %s", strerrordesc_np(-err));
@@ -285,12 +294,15 @@ void iwcm_fork_child(struct iwcm_ctx *ctx)
 
 	forget_waiters(ctx);
 	renew_event_fd(ctx);
-	if (!iwcm_asleep(ctx))
+	if (!iwcm_asleep(ctx)) {
 		fd_close(&ctx->wake_fd);
+		f->dormant = !TAILQ_EMPTY(&ctx->ids);
+	}
+	if (!f->dormant)
+		fd_close(&f->owner_fd);
 	ctx->sleep_until_ns = 0;
 	ctx->loop->wake = NULL; /* there is nobody to wake */
 	close_watch(f);
-	f->dormant |= !TAILQ_EMPTY(&ctx->ids);
 	__atomic_store_n(&f->asleep, true, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&ctx->lock);
 	pthread_mutex_unlock(&ctx->loop->lock);

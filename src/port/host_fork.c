@@ -19,16 +19,6 @@ static int *fd_of(struct host_obj *o)
 	return &container_of(o, struct host_listener, obj)->fd;
 }
 
-/* Locked. */
-static void for_each_object(struct port_host *h, void (*fn)(struct port_host *h, struct host_obj *o))
-{
-	u32 i;
-
-	for (i = 1; i < h->nslots; i++)
-		if (h->slots[i].obj)
-			fn(h, h->slots[i].obj);
-}
-
 /**
  * port_host_fork_prepare() - this process is about to fork
  * @h: the instance; the loop's thread is not in it
@@ -52,8 +42,10 @@ static void put_by(struct port_host *h, struct host_obj *o)
 {
 	int *fd = fd_of(o);
 
-	if (o->put_by < 0)
+	if (o->put_by < 0) {
 		o->put_by = *fd;
+		o->put_by_at = h->forks;
+	}
 	*fd = -1;
 	/* What it was about to do waits, too. */
 	if (o->kind == HOST_CONN)
@@ -66,11 +58,17 @@ static void put_by(struct port_host *h, struct host_obj *o)
  */
 void port_host_fork_child(struct port_host *h)
 {
+	u32 i;
+
 	host_sockets_shared |= h->nslots > 0;
-	if (h->epfd >= 0)
+	if (h->epfd >= 0) { /* else the parent was not resumed itself, and serves nothing */
 		close(h->epfd);
+		h->forks++;
+	}
 	h->epfd = -1;
-	for_each_object(h, put_by);
+	for (i = 1; i < h->nslots; i++)
+		if (h->slots[i].obj)
+			put_by(h, h->slots[i].obj);
 	pthread_mutex_unlock(&h->lock);
 }
 
@@ -86,12 +84,11 @@ int port_host_fork_resume(struct port_host *h)
 	return h->epfd < 0 ? -errno : 0;
 }
 
+/* Locked. */
 static void adopt(struct port_host *h, struct host_obj *o)
 {
 	struct host_listener *l;
 
-	if (o->put_by < 0)
-		return;
 	*fd_of(o) = o->put_by;
 	o->put_by = -1;
 	if (o->kind == HOST_CONN) {
@@ -106,10 +103,37 @@ static void adopt(struct port_host *h, struct host_obj *o)
 /**
  * port_host_fork_adopt() - the child serves the sockets from before the fork
  * @h: the instance, resumed
+ * @all: also those that its parent had not adopted from its own
+ *
+ * Return: true if there are some of the latter, and they stay put by.
  */
-void port_host_fork_adopt(struct port_host *h)
+bool port_host_fork_adopt(struct port_host *h, bool all)
 {
+	bool left = false;
+	u32 i;
+
 	pthread_mutex_lock(&h->lock);
-	for_each_object(h, adopt);
+	for (i = 1; i < h->nslots; i++) {
+		struct host_obj *o = h->slots[i].obj;
+
+		if (!o || o->put_by < 0)
+			continue;
+		if (all || o->put_by_at == h->forks)
+			adopt(h, o);
+		else
+			left = true;
+	}
 	pthread_mutex_unlock(&h->lock);
+	return left;
+}
+
+/**
+ * port_host_forks() - how often this process's line has forked
+ * @h: the instance
+ *
+ * Return: forks whose parent was resumed, the first process included.
+ */
+u32 port_host_forks(const struct port_host *h)
+{
+	return h->forks;
 }

@@ -52,6 +52,7 @@ struct host_obj {
 	u32 refs;                 /* callbacks in progress with the lock given up */
 	u32 slot, generation;     /* what epoll knows it by */
 	int put_by;               /* its socket, while that is another process's; else -1 */
+	u32 put_by_at;            /* in which fork */
 	struct wheel_timer timer;
 };
 
@@ -189,6 +190,7 @@ struct port_host {
 	int epfd;
 	pthread_mutex_t lock;
 
+	u32 forks;                  /* that put sockets by; host_fork.c */
 	struct host_slot *slots;
 	u32 nslots, free_slot;      /* slot 0 is never used: it ends the list of free ones */
 

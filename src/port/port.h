@@ -164,7 +164,9 @@ void port_host_fork_prepare(struct port_host *h);
 void port_host_fork_parent(struct port_host *h);
 void port_host_fork_child(struct port_host *h);
 int port_host_fork_resume(struct port_host *h); /* 0, -EMFILE, -ENOMEM */
-void port_host_fork_adopt(struct port_host *h);
+/* Those of the last fork of a process that served any, or @all. True if some stay put by. */
+bool port_host_fork_adopt(struct port_host *h, bool all);
+u32 port_host_forks(const struct port_host *h); /* forks whose parent served sockets */
 
 /* ---- wire port: a network inside the process ---- */
 struct port_wire;

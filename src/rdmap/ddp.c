@@ -4,7 +4,7 @@
  * RTR messages of RFC 6581.
  *
  * The decoder checks what a segment alone can show: lengths, versions, opcode, tagged bit,
- * queue. What needs a QP (STags, buffers, MSNs of queue 0) is the QP's. RFC 5041 and 5040 leave one
+ * queue. The order of segments is the receiver's business, STags and buffers are the QP's. RFC 5041 and 5040 leave one
  * case without a code, a ULPDU too short for its own header; MPA's "ULPDU length mismatch" says it best.
  */
 #include <errno.h>

@@ -26,7 +26,7 @@
 #include "rdmap/rdmap_internal.h"
 
 #define RX_STAGING (80u * 1024)   /* the largest FPDU and what is read ahead; more than that is slower: it leaves the caches */
-#define RX_DIRECT_MIN 4096u       /* payload still to come: below, a copy costs less than a read of its own */
+#define RX_DIRECT_MIN 8192u       /* payload still to come: below, a copy costs less than a read of its own (bench_rdmap) */
 #define RX_LARGE RX_DIRECT_MIN    /* FPDUs that are read one by one */
 #define RX_HDR ((u32)(MPA_LEN_SIZE + DDP_UNTAGGED_HDR))
 #define RX_AHEAD 256u             /* trailer, perhaps a small FPDU, headers of the next */

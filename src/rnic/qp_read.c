@@ -49,7 +49,9 @@ static struct rnic_answer *answer_add(struct rnic_qp *q)
 	struct rnic_answers *a = &q->answers;
 
 	if (!a->ring) {
-		a->size = max((u32)q->qp.iw.ird, 1u);
+		a->size = max((u32)q->qp.iw.ird, q->qp.iw.rtr == RDMAP_RTR_READ ? 1u : 0u);
+		if (!a->size)
+			return NULL;
 		a->ring = calloc(a->size, sizeof(*a->ring));
 		if (!a->ring)
 			return NULL;
@@ -121,7 +123,7 @@ static void answer_done(struct rnic_qp *q, u8 opcode)
 
 static const struct rdmap_error *build_response(struct rnic_qp *q, const struct rdmap_read_req *r, bool *built)
 {
-	u32 off = q->answers.off, len = min(r->len - off, mpa_mulpdu(&q->tx.mpa, q->tx.emss) - DDP_TAGGED_HDR);
+	u32 off = q->answers.off, len = min(r->len - off, rnic_tx_payload(q, DDP_TAGGED_HDR));
 	struct rnic_piece p = { .addr = r->src_to + off, .stag = r->src_stag, .len = len };
 	bool last = off + len == r->len;
 	enum rnic_mem_status st;

@@ -16,15 +16,20 @@
 #include "rnic/rnic_internal.h"
 
 #define RUN_BUDGET (4u << 20) /* bytes of stream */
+#define PAGE 4096u
+#define MANY_PAGES (8 * PAGE)
 #define BATCH_BYTES (512u << 10) /* one call of the stream */
 
 enum build { BUILT, NOTHING, NO_ROOM, FAULT };
 
 /* ---- FPDUs of a work request ---- */
 
-static u32 mulpdu(const struct rnic_qp *q)
+/* Payload of one segment behind a DDP header of @hdr_len: as much as fits; if that is many pages, whole ones, for what is aligned is copied faster. */
+u32 rnic_tx_payload(const struct rnic_qp *q, u32 hdr_len)
 {
-	return mpa_mulpdu(&q->tx.mpa, q->tx.emss);
+	u32 most = mpa_mulpdu(&q->tx.mpa, q->tx.emss) - hdr_len;
+
+	return most < MANY_PAGES ? most : most & ~(PAGE - 1);
 }
 
 /* Pieces of SGE memory for bytes [@off, @off + @len) of the message, held. Their number; 0: some of it cannot be had. */
@@ -102,7 +107,7 @@ static enum build build_segment(struct rnic_qp *q, struct rnic_swqe *w)
 	bool write = is_write(w);
 	u32 hdr_len = write ? DDP_TAGGED_HDR : DDP_UNTAGGED_HDR;
 	struct rnic_sq *sq = &q->v->sq;
-	u32 off = sq->off, len = min(w->length - off, mulpdu(q) - hdr_len), n = 0;
+	u32 off = sq->off, len = min(w->length - off, rnic_tx_payload(q, hdr_len)), n = 0;
 	bool last = off + len == w->length;
 	struct rnic_piece p[RNIC_MAX_SGE];
 	u8 hdr[RDMAP_HDR_MAX];
@@ -198,27 +203,15 @@ static enum build build_request(struct rnic_qp *q, struct rnic_swqe *w)
 	return BUILT;
 }
 
-static struct ibv_send_wr bind_wr(const struct rnic_swqe *w)
-{
-	struct ibv_send_wr wr = { .wr_id = w->wr_id, .opcode = IBV_WR_BIND_MW };
-
-	wr.bind_mw = w->bind;
-	return wr;
-}
-
 static enum build run_local(struct rnic_qp *q, struct rnic_swqe *w)
 {
-	struct ibv_send_wr wr;
-
 	if (!rnic_tx_is_empty(q))
 		return NO_ROOM;
 	if (w->opcode == IBV_WR_LOCAL_INV) {
 		if (rnic_stag_invalidate(&q->qp, w->rkey, false))
 			return wqe_fault(q, w, IBV_WC_LOC_PROT_ERR);
-	} else {
-		wr = bind_wr(w);
-		if (rnic_mw_bind(&q->qp, &wr))
-			return wqe_fault(q, w, IBV_WC_MW_BIND_ERR);
+	} else if (rnic_bind_execute(&q->qp, &w->bind)) {
+		return wqe_fault(q, w, IBV_WC_MW_BIND_ERR);
 	}
 	w->done = true;
 	wqe_built(q, w);
@@ -360,6 +353,8 @@ void rnic_tx_run(struct irdma_qp *qp)
 			break;
 	}
 	retire(q);
+	if (rnic_tx_is_empty(q))
+		rnic_tx_set_stuck(q, false);
 	if (qp->stream && qp->state != RNIC_QP_ERROR)
 		rnic_tx_fin_if_due(qp);
 }

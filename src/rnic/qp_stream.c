@@ -50,6 +50,8 @@ static void rx_give(struct rnic_qp *q)
 
 static u32 take_notes(struct rnic_qp *q)
 {
+	if (likely(!__atomic_load_n(&q->rx_notes, __ATOMIC_ACQUIRE)))
+		return 0;
 	return __atomic_exchange_n(&q->rx_notes, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -343,9 +345,10 @@ static int reset_cause(struct irdma_qp *qp)
 	return error ? error : -ECONNRESET;
 }
 
+/* Where a reset was told already, the stream ends without a word, as with a FIN. */
 static void handle_ends(struct irdma_qp *qp, enum rx_result r, int error, u32 events)
 {
-	if (r == RX_EOF)
+	if (r == RX_EOF && !(events & PORT_RESET))
 		on_eof(qp);
 	if (r == RX_ERROR)
 		on_reset(qp, error);
@@ -470,7 +473,9 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
 
 	mutex_lock(&qp->lock);
-	if (qp->stream && qp->rtr_pending && qp->state == RNIC_QP_RTS)
+	if (qp->iw.initiator)
+		rnic_nudge(qp);
+	else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
 	mutex_unlock(&qp->lock);
 	serve(qp, 0);

@@ -22,6 +22,7 @@
 #define FPDU_MAX (MPA_LEN_SIZE + RDMAP_TERM_MAX + MPA_TRAILER_MAX + MPA_MARKER_SIZE)
 #define COPY_MAX 1024u      /* payload up to here is cheaper to copy than to describe */
 #define STAGE_MARKERS (3u * 65536u) /* with markers FPDUs are copied whole */
+static_assert(RNIC_MAX_INLINE <= COPY_MAX, "inline data lives in the ring, and is not described");
 #define TERMINATE_MSN 1 /* queue 2 carries one message */
 
 /* ---- the batch ---- */
@@ -124,7 +125,7 @@ static u32 stage_with_markers(struct rnic_qp *q, u8 *hdr, u32 hdr_len, struct rn
 static void put_pieces(struct rnic_piece *p, u32 n)
 {
 	for (u32 i = 0; i < n; i++)
-		if (p[i].stag)
+		if (p[i].mem.region)
 			rnic_mem_put(&p[i].mem);
 }
 
@@ -157,8 +158,8 @@ static u32 describe(struct rnic_qp *q, u8 *hdr, u32 hdr_len, struct rnic_piece *
 }
 
 /*
- * Put an FPDU into the batch, in which rnic_tx_room() found room for it. @hdr: MPA_LEN_SIZE bytes for the length, then the headers. The pieces are held (those with an
- * STag), and given up here or after the send; @access: with which rights they can be had again.
+ * Put an FPDU into the batch, in which rnic_tx_room() found room for it. @hdr: MPA_LEN_SIZE bytes for the length, then the headers. The pieces are held (but those of
+ * inline data), and given up here or after the send; @access: with which rights they can be had again.
  */
 void rnic_tx_add(struct rnic_qp *q, u8 *hdr, u32 hdr_len, struct rnic_piece *p, u32 n, u32 payload, int access)
 {
@@ -202,7 +203,7 @@ static void count_sent(struct rnic_qp *q, u32 n)
 	rnic_qp_set_todo(q, q->todo | RNIC_TODO_LSMM);
 }
 
-static void set_stuck(struct rnic_qp *q, bool stuck)
+void rnic_tx_set_stuck(struct rnic_qp *q, bool stuck)
 {
 	if (q->tx.stuck != stuck)
 		__atomic_store_n(&q->tx.stuck, stuck, __ATOMIC_RELAXED);
@@ -293,8 +294,8 @@ static enum rnic_tx_result memory_gone(struct irdma_qp *qp, const struct rnic_tx
 	struct rnic_qp *q = rnic_qp_of(qp);
 	bool ours = !(s->access & IBV_ACCESS_REMOTE_READ);
 
-	if (ours && q->v && q->v->sq.head != q->v->sq.tail)
-		rnic_sq_at(&q->v->sq, q->v->sq.head)->status = IBV_WC_LOC_PROT_ERR;
+	if (ours && q->v)
+		rnic_sq_blame_sending(q, IBV_WC_LOC_PROT_ERR);
 	if (q->tx.mid) {
 		rnic_qp_async(qp, IBV_EVENT_QP_FATAL);
 		rnic_qp_abort(qp, RNIC_AE_QP_ERROR);
@@ -316,7 +317,7 @@ enum rnic_tx_result rnic_tx_send(struct irdma_qp *qp)
 	ssize_t n;
 	int pieces = batch_iov(q, iov, &culprit, &status);
 
-	if (!pieces) {
+	if (culprit && !pieces) {
 		put_holds(b, head);
 		return memory_gone(qp, culprit, status);
 	}
@@ -328,7 +329,7 @@ enum rnic_tx_result rnic_tx_send(struct irdma_qp *qp)
 	}
 	if (n > 0)
 		advance(q, (u32)n);
-	set_stuck(q, b->head != b->segs);
+	rnic_tx_set_stuck(q, b->head != b->segs);
 	return b->head == b->segs || (culprit && n > 0) ? RNIC_TX_GO_ON : RNIC_TX_FULL;
 }
 
@@ -381,7 +382,7 @@ static void control_bytes(struct irdma_qp *qp, const u8 *bytes, u32 len, u16 mar
 	if (rc)
 		tx_failed(qp, rc);
 	else
-		set_stuck(q, true);
+		rnic_tx_set_stuck(q, true);
 }
 
 void rnic_tx_bytes(struct irdma_qp *qp, const u8 *bytes, u32 len)

@@ -143,7 +143,7 @@ struct irdma_qp {
 	struct rnic_iwarp_info iw;
 	bool lsmm_sent;
 	bool rtr_pending;          /* responder waits for the RTR: sends nothing before */
-	struct timer_list rtr_timer;
+	struct timer_list rtr_timer; /* responder: until the RTR is there; initiator: qp_nudge.c */
 	struct rdmap_error term;   /* sent or received */
 	u64 rx_fpdus, tx_fpdus, rx_bytes, tx_bytes; /* rx_*: under the rx lock */
 	/* the CM's, under its lock */
@@ -265,7 +265,7 @@ int rnic_cq_create(struct irdma_device *iwdev, const struct rnic_cq_attr *attr, 
 int rnic_cq_destroy(struct rnic_cq *cq);           /* -EBUSY while QPs use it */
 int rnic_cq_resize(struct rnic_cq *cq, int cqe);   /* -EINVAL: more are in it; -ENOMEM */
 int rnic_cq_size(const struct rnic_cq *cq);
-/* Up to @n completions. An empty queue first reads the streams of its QPs (qp_poll.c). -EOVERFLOW-like errors: it overran. */
+/* Up to @n completions. An empty queue first reads the streams of its QPs (qp_poll.c). -EOVERFLOW: it overran, and what was in it is taken. */
 int rnic_cq_poll(struct rnic_cq *cq, int n, struct ibv_wc *wc);
 /* The same with time stamps; for extended CQs. */
 int rnic_cq_poll_ex(struct rnic_cq *cq, int n, struct rnic_cqe *out);
@@ -275,7 +275,8 @@ int rnic_cq_arm(struct rnic_cq *cq, bool solicited_only);
 /* ---- verbs: shared receive queues (srq.c) ---- */
 struct rnic_srq;
 struct rnic_srq_attr {
-	u32 max_wr, max_sge, limit; /* rounded up on return */
+	u32 max_wr, max_sge;   /* rounded up on return */
+	u32 limit;             /* means nothing when a queue is made (ibv_create_srq(3)); 0 on return */
 	void (*async)(void *ctx, enum ibv_event_type t); /* SRQ_LIMIT_REACHED; as in rnic_cq_attr */
 	void *ctx;
 };

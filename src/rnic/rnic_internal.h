@@ -128,7 +128,7 @@ struct rnic_swqe {
 	u64 remote_addr;
 	union {
 		struct { u64 compare_add, swap; };
-		__typeof__(((struct ibv_send_wr *)0)->bind_mw) bind;
+		struct rnic_bind bind; /* resolved when it was posted */
 	};
 	u32 rkey;              /* remote STag, or STag to invalidate */
 	u32 imm;               /* network byte order */
@@ -217,6 +217,7 @@ struct rnic_qp {
 	bool term_sent, term_received;
 	bool flushed;         /* rnic_qp_flush() was here */
 	bool eof;             /* the peer's FIN was read */
+	u32 nudges;           /* sent so far (qp_nudge.c) */
 	bool rtr_sent;
 	bool rtr_resp_due;    /* initiator sent a Read RTR, its response is not in yet */
 };
@@ -281,6 +282,7 @@ void rnic_tx_ulpdu(struct irdma_qp *qp, const u8 *ulpdu, u32 len);  /* the same 
 void rnic_tx_terminate(struct irdma_qp *qp, const struct rdmap_error *err, const u8 *ulpdu, u32 len);
 void rnic_tx_fin(struct irdma_qp *qp);  /* after what is queued */
 void rnic_tx_fin_if_due(struct irdma_qp *qp);
+void rnic_tx_set_stuck(struct rnic_qp *q, bool stuck);
 void rnic_tx_drop(struct irdma_qp *qp);
 void rnic_tx_detach(struct irdma_qp *qp); /* keep what must go out, and nothing of the program's memory */
 bool rnic_tx_prepare(struct rnic_qp *q);  /* there is a batch */
@@ -295,6 +297,11 @@ static inline bool rnic_tx_is_empty(const struct rnic_qp *q)
 
 /* qp_send.c; qp->lock held */
 void rnic_tx_run(struct irdma_qp *qp);
+u32 rnic_tx_payload(const struct rnic_qp *q, u32 hdr_len);
+
+/* qp_nudge.c; qp->lock held */
+void rnic_nudge_start(struct irdma_qp *qp);
+void rnic_nudge(struct irdma_qp *qp);
 
 /* qp_read.c: both ends of Reads and atomics */
 const struct rdmap_error *rnic_answer_read(struct rnic_qp *q, const struct ddp_hdr *h);
@@ -334,6 +341,7 @@ static inline bool rnic_sq_is_empty(const struct rnic_qp *q)
 }
 int rnic_sq_post(struct rnic_qp *q, const struct ibv_send_wr *wr);
 struct rnic_swqe *rnic_sq_oldest_read(struct rnic_sq *sq);
+void rnic_sq_blame_sending(struct rnic_qp *q, enum ibv_wc_status status);
 void rnic_sq_retire(struct rnic_qp *q);
 void rnic_sq_complete(struct rnic_qp *q, const struct rnic_swqe *w, enum ibv_wc_status status);
 

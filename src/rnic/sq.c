@@ -11,6 +11,7 @@
 #include "rnic/rnic_internal.h"
 
 #define ATOMIC_SIZE 8u
+#define INLINE_MIN 64u
 #define FLAGS_ALL (IBV_SEND_SIGNALED | IBV_SEND_FENCE)
 
 /* What each opcode may have. */
@@ -32,6 +33,14 @@ static const struct {
 	[IBV_WR_BIND_MW] = { 0, IBV_WC_BIND_MW, true },
 };
 
+/* As much inline data as the room of the SGEs holds anyway; rsockets count on some, whatever they ask for. */
+static u32 inline_room(const struct ibv_qp_cap *cap)
+{
+	u32 sges = cap->max_send_sge * (u32)sizeof(struct ibv_sge);
+
+	return max(max(sges, INLINE_MIN), (cap->max_inline_data + 7) & ~7u);
+}
+
 int rnic_sq_init(struct rnic_sq *sq, struct ibv_qp_cap *cap)
 {
 	u32 size = 1;
@@ -41,9 +50,9 @@ int rnic_sq_init(struct rnic_sq *sq, struct ibv_qp_cap *cap)
 		size *= 2;
 	sq->max_wr = cap->max_send_wr;
 	sq->max_sge = cap->max_send_sge;
-	sq->max_inline = cap->max_inline_data;
+	sq->max_inline = cap->max_inline_data = inline_room(cap);
 	sq->mask = size - 1;
-	sq->stride = (u32)sizeof(struct rnic_swqe) + max(cap->max_send_sge * (u32)sizeof(struct ibv_sge), (cap->max_inline_data + 7) & ~7u);
+	sq->stride = (u32)sizeof(struct rnic_swqe) + sq->max_inline;
 	sq->send_msn = sq->read_msn = 1;
 	sq->ring = calloc(size, sq->stride);
 	return sq->ring ? 0 : -ENOMEM;
@@ -113,7 +122,7 @@ static int copy_data(const struct rnic_sq *sq, const struct ibv_send_wr *wr, str
 	return 0;
 }
 
-static void copy_operands(const struct ibv_send_wr *wr, struct rnic_swqe *w)
+static int copy_operands(const struct ibv_send_wr *wr, struct rnic_swqe *w)
 {
 	switch (wr->opcode) {
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -128,16 +137,14 @@ static void copy_operands(const struct ibv_send_wr *wr, struct rnic_swqe *w)
 		w->rkey = wr->invalidate_rkey;
 		break;
 	case IBV_WR_BIND_MW:
-		w->bind = wr->bind_mw;
-		break;
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		w->imm = wr->imm_data;
-		/* fall through */
+		return rnic_bind_ops ? rnic_bind_get(wr, &w->bind) : -EINVAL;
 	default:
+		w->imm = wr->imm_data; /* of those that have it */
 		w->remote_addr = wr->wr.rdma.remote_addr;
 		w->rkey = wr->wr.rdma.rkey;
 		break;
 	}
+	return 0;
 }
 
 /* 0, -EINVAL, -EOPNOTSUPP, -ENOMEM: the queue is full. */
@@ -155,9 +162,10 @@ int rnic_sq_post(struct rnic_qp *q, const struct ibv_send_wr *wr)
 	w->inlined = false;
 	w->length = 0;
 	rc = kinds[wr->opcode].data ? copy_data(sq, wr, w) : 0;
+	if (!rc)
+		rc = copy_operands(wr, w);
 	if (rc)
 		return rc;
-	copy_operands(wr, w);
 	w->wr_id = wr->wr_id;
 	w->opcode = (u8)wr->opcode;
 	w->status = IBV_WC_SUCCESS;
@@ -207,6 +215,21 @@ void rnic_sq_retire(struct rnic_qp *q)
 			return;
 		sq->head++; /* first: who sees the completion may post */
 		rnic_sq_complete(q, w, w->status);
+	}
+}
+
+/* The work request that the stream is taking. */
+void rnic_sq_blame_sending(struct rnic_qp *q, enum ibv_wc_status status)
+{
+	struct rnic_sq *sq = &q->v->sq;
+
+	for (u32 i = sq->head; i != sq->tail; i++) {
+		struct rnic_swqe *w = rnic_sq_at(sq, i);
+
+		if (i == sq->next || (!w->expects && !is_done(q, w))) {
+			w->status = (u8)status;
+			return;
+		}
 	}
 }
 

@@ -42,6 +42,7 @@
 pthread_mutex_t cmdev_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cmdev_file *files[CMDEV_FDS]; /* by descriptor; written under the lock, tested without */
 static u32 num_files; /* atomic */
+struct iwcm_ctx *cmdev_ctx;
 static LIST_HEAD(, cmdev_file) all_files = LIST_HEAD_INITIALIZER(all_files);
 
 /* ---- the program's memory ---- */
@@ -244,36 +245,48 @@ static void set_fd(const struct cmdev_file *f, int fd)
 	real_close(fd);
 }
 
+/* Sets of epoll that are older than the fork know the eventfd that the parent has: it is needed again if this process takes its place. */
+static void keep_fd(struct cmdev_file *f)
+{
+	if (f->kept_fd >= 0)
+		real_close(f->kept_fd);
+	f->kept_fd = shim_high_fd(dup(f->fd));
+	f->kept_live = false;
+	f->fork = cmdev_ctx ? iwcm_fork_count(cmdev_ctx) : 0;
+	f->inherited = true;
+}
+
 static void renew_fd(struct cmdev_file *f)
 {
 	int fresh = shim_evfd_open(count_events(f));
 
-	if (fresh < 0) {
+	if (!f->inherited) /* else the parent had it from another process, and did not use it */
+		keep_fd(f);
+	if (fresh < 0)
 		log_warn("shim", "descriptor %d stays shared with the parent process", f->fd);
-		return;
-	}
-	/* Sets of epoll that are older than the fork know the old one: it is needed again if this process takes the parent's place. */
-	if (f->kept_fd < 0)
-		f->kept_fd = shim_high_fd(dup(f->fd));
-	set_fd(f, fresh);
+	else
+		set_fd(f, fresh);
 }
 
+/* The lock is held since before the fork. */
 void shim_cmdev_fork_child(void)
 {
 	struct cmdev_file *f;
 
-	pthread_mutex_unlock(&cmdev_lock);
 	LIST_FOREACH(f, &all_files, entry) {
 		f->pid = getpid();
 		f->refs = 1;
-		f->inherited = true;
 		renew_fd(f);
 	}
 	cmdev_ids_fork_child();
+	pthread_mutex_unlock(&cmdev_lock);
 }
 
-/* Locked. Back to the eventfd of before the fork, whose other user has ended. */
-static void restore_fd(struct cmdev_file *f)
+/*
+ * Locked. The other user of the eventfd of before the fork has ended: tokens go to both from now on. The one behind the file's descriptor stays, for a thread may be in poll()
+ * on it.
+ */
+static void revive_kept(struct cmdev_file *f)
 {
 	u64 token, n;
 
@@ -283,8 +296,7 @@ static void restore_fd(struct cmdev_file *f)
 		; /* one at a time: semaphore mode; as many as the parent had events */
 	for (n = count_events(f); n; n--)
 		shim_evfd_post(f->kept_fd);
-	set_fd(f, f->kept_fd);
-	f->kept_fd = -1;
+	f->kept_live = true;
 }
 
 void shim_cmdev_inherit(void *arg)
@@ -293,10 +305,10 @@ void shim_cmdev_inherit(void *arg)
 
 	pthread_mutex_lock(&cmdev_lock);
 	LIST_FOREACH(f, &all_files, entry) {
-		if (!f->inherited)
-			continue;
+		if (!f->inherited || f->fork != iwcm_fork_count(cmdev_ctx))
+			continue; /* used by this process already, or of an older one that may live */
 		f->inherited = false;
-		restore_fd(f);
+		revive_kept(f);
 	}
 	pthread_mutex_unlock(&cmdev_lock);
 }

@@ -49,7 +49,8 @@ static int make_cm(struct cmdev_id *id, struct iwcm_id **out)
 
 	if (!ctx)
 		return -errno;
-	iwcm_fork_notify(ctx, shim_cmdev_inherit, NULL);
+	if (!__atomic_exchange_n(&cmdev_ctx, ctx, __ATOMIC_ACQ_REL))
+		iwcm_fork_notify(ctx, shim_cmdev_inherit, NULL);
 	err = iwcm_create_id(ctx, id, out);
 	if (err)
 		return err;

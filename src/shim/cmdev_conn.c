@@ -116,7 +116,7 @@ static int accept_id(struct cmdev_id *id, const struct rdma_ucm_accept *cmd)
 	if (!err)
 		err = iwcm_accept(id->cm, &p);
 	accept_done(id, cmd->uid, err);
-	return err;
+	return err && id->gone ? -ECONNRESET : err;
 }
 
 int cmdev_accept(struct cmdev_call *c)

@@ -31,12 +31,23 @@ void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e)
 {
 	TAILQ_INSERT_TAIL(&f->events, e, entry);
 	shim_evfd_post(f->fd);
+	if (unlikely(f->kept_live))
+		shim_evfd_post(f->kept_fd);
+}
+
+/* @taken: the reader has the token of the file's descriptor already. */
+static void unqueue(struct cmdev_file *f, struct cmdev_event *e, bool taken)
+{
+	TAILQ_REMOVE(&f->events, e, entry);
+	if (!taken)
+		shim_evfd_drop(f->fd);
+	if (unlikely(f->kept_live))
+		shim_evfd_drop(f->kept_fd);
 }
 
 void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e)
 {
-	TAILQ_REMOVE(&f->events, e, entry);
-	shim_evfd_drop(f->fd);
+	unqueue(f, e, false);
 }
 
 void cmdev_events_free(struct cmdev_queue *q)
@@ -80,7 +91,7 @@ struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type t
 /* ---- GET_EVENT ---- */
 
 /* Locked. What is only now certain: ACCEPT gives the uid, and a request belongs to the file that it was fetched from. */
-static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u32 out)
+static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u32 out, bool token)
 {
 	struct cmdev_id *child = e->child;
 	int err;
@@ -91,7 +102,7 @@ static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u3
 	if (err)
 		return err;
 	e->id->events_reported++;
-	TAILQ_REMOVE(&f->events, e, entry);
+	unqueue(f, e, token);
 	if (child && child->file != f) {
 		LIST_REMOVE(child, entry);
 		LIST_INSERT_HEAD(&f->ids, child, entry);
@@ -111,11 +122,9 @@ static int get_locked(struct cmdev_file *f, u64 response, u32 out, bool token)
 		return -EBADF;
 	if (!e)
 		return 1;
-	err = deliver(f, e, response, out);
+	err = deliver(f, e, response, out, token);
 	if (err && token)
 		shim_evfd_post(f->fd);
-	else if (!err && !token)
-		shim_evfd_drop(f->fd);
 	return err;
 }
 
@@ -232,6 +241,7 @@ static void on_disconnected(struct cmdev_id *id, const struct iwcm_event *ev)
 /* Of a request that was rejected, or whose peer went before it was answered, nobody hears: ACCEPT will say so. */
 static void on_closed(struct cmdev_id *id, const struct iwcm_event *ev)
 {
+	id->gone = id->state == CMDEV_REQUEST;
 	if (id->state == CMDEV_ACCEPTED)
 		cmdev_id_set_state(id, CMDEV_ENDED);
 	else if (id->state != CMDEV_ACCEPTING || !TAILQ_EMPTY(&id->parked))

@@ -42,7 +42,9 @@ struct cmdev_file {
 	u32 refs;                      /* the descriptor's, and calls' */
 	bool closed;
 	bool inherited;                /* from before fork(); not used by this process yet */
-	int kept_fd;                   /* the eventfd of before fork(), or -1 */
+	u32 fork;                      /* which one: iwcm_fork_count() */
+	int kept_fd;                   /* the eventfd of before fork(), or -1... */
+	bool kept_live;                /* ...which has a token for each event, too */
 	struct cmdev_queue events;
 	struct cmdev_id_list ids;
 };
@@ -73,6 +75,7 @@ struct cmdev_id {
 	pthread_mutex_t call;          /* one command at a time, for the whole command; never taken by the handler */
 	enum cmdev_state state;
 	bool dying;                    /* out of the table */
+	bool gone;                     /* a request whose peer gave up */
 	bool bound;
 	bool afonly;
 	bool no_port;                  /* resolved with port 0: good for finding the device only */
@@ -87,6 +90,8 @@ struct cmdev_id {
 /* ---- cmdev.c ---- */
 /* One lock for files, ids and queues: a leaf but for channels' eventfds; never held when iwcm is called. */
 extern pthread_mutex_t cmdev_lock;
+/* The context, once there has been an id. */
+extern struct iwcm_ctx *cmdev_ctx;
 /* Copy to the program's memory at @to; -EFAULT. */
 int cmdev_put(u64 to, const void *from, size_t len);
 /* Copy from the program's memory. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: the process. The context with its NICs is opened by the first call that needs one, so that a program without RDMA pays for the loading of this library and nothing
- * else. It stays until the process ends; a forked child takes its copy up again at its own first call.
+ * shim: the process. The context with its NICs is opened by the first call that needs one, so that a program without RDMA pays for the
+ * loading of this library and nothing else. It stays until the process ends; a forked child takes its copy up again at its own first call.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,8 @@ struct iwcm_ctx *shim_ctx(void)
 /* ---- fork ---- */
 
 /*
- * The NIC thread stops between two turns first (it may want the locks below), then nobody changes devices and queues. What the capture has buffered is written, or
- * the child would write it once more.
+ * The NIC thread stops between two turns first (it may want the locks below), then nobody changes devices and queues. What the capture has
+ * buffered is written, or the child would write it once more.
  */
 void shim_core_fork_prepare(void)
 {

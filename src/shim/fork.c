@@ -19,9 +19,9 @@ static void parent(void)
 
 static void child(void)
 {
-	shim_cmdev_fork_child();
 	shim_core_fork_child();
 	shim_verbs_fork_child();
+	shim_cmdev_fork_child();
 }
 
 __attribute__((constructor)) static void fork_init(void)

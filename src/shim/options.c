@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: the options from the environment; the log level excepted, which base/log.c takes. `uwarp run` has checked them already; who sets one by hand and wrongly gets the default and a warning.
+ * shim: the options from the environment; the log level excepted, which base/log.c takes. `uwarp run` has checked them already; who sets
+ * one by hand and wrongly gets the default and a warning.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static void get_text(const char *name, char *out, size_t size)
 	if (!value)
 		return;
 	if (strlen(value) < size)
-		strcpy(out, value);
+		memcpy(out, value, strlen(value) + 1);
 	else
 		bad(name, value, "short enough");
 }

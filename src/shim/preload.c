@@ -89,6 +89,8 @@ static int no_nl_connect(struct nl_sock *sk, int protocol)
 	return -NLE_OPNOTSUPP;
 }
 
+static void *late_dlopen(const char *path, int mode);
+
 int (*real_close)(int fd) = bare_close;
 ssize_t (*real_write)(int fd, const void *buf, size_t n) = bare_write;
 static int (*real_openat)(int dir, const char *path, int flags, ...) = bare_openat;
@@ -97,7 +99,7 @@ static int (*real_dup2)(int old, int fd) = bare_dup2;
 int (*real_dup3)(int old, int fd, int flags) = bare_dup3;
 static int (*real_close_range)(unsigned int first, unsigned int last, int flags) = bare_close_range;
 static int (*real_nl_connect)(struct nl_sock *sk, int protocol) = no_nl_connect;
-static void *(*real_dlopen)(const char *path, int mode);
+static void *(*real_dlopen)(const char *path, int mode) = late_dlopen;
 
 /* Keeps what is there if libc has none. */
 static void look_up(void *slot, const char *name)
@@ -106,6 +108,13 @@ static void look_up(void *slot, const char *name)
 
 	if (fn)
 		memcpy(slot, &fn, sizeof(fn));
+}
+
+/* There is no system call to fall back on. */
+static void *late_dlopen(const char *path, int mode)
+{
+	look_up(&real_dlopen, "dlopen");
+	return real_dlopen == late_dlopen ? NULL : real_dlopen(path, mode);
 }
 
 /* Before the constructors of programs and of libraries that use this one. */
@@ -334,11 +343,8 @@ static void *own_handle(int mode)
 /* The last call is a jump (at -O1 and above): the real function goes by its return address to find the caller's RUNPATH. */
 SHIM_EXPORT void *dlopen(const char *path, int mode)
 {
-	void *handle;
+	void *handle = unlikely(is_libibverbs(path)) ? own_handle(mode) : NULL;
 
-	if (unlikely(!real_dlopen))
-		look_up(&real_dlopen, "dlopen");
-	handle = unlikely(is_libibverbs(path)) ? own_handle(mode) : NULL;
 	if (handle)
 		return handle;
 	return real_dlopen(path, mode);

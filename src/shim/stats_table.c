@@ -13,10 +13,10 @@ static const char *scaled(u64 n, char buf[16])
 		snprintf(buf, 16, "%u", (unsigned int)n);
 		return buf;
 	}
-	while (v >= 999.5) {
+	do {
 		v /= 1000;
 		unit++;
-	}
+	} while (v >= 999.5);
 	snprintf(buf, 16, "%.*f %c", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, units[unit]);
 	return buf;
 }
@@ -93,14 +93,21 @@ static void print_data(FILE *f, const struct shim_stats *s)
 }
 
 /**
- * shim_stats_print() - tables for people
+ * shim_stats_print() - tables for people, or one line if there is nothing to show
  * @f: where to
  * @s: what was counted
  * @pid: of the program, as the reader knows it
  */
 void shim_stats_print(FILE *f, const struct shim_stats *s, pid_t pid)
 {
-	fprintf(f, "uwarp: %s, process %d, after %.1f s\n", s->program, (int)pid, (double)s->up_ns / NSEC_PER_SEC);
+	u32 i;
+
+	fprintf(f, "uwarp: %s, process %d, after %.1f s", s->program, (int)pid, (double)s->up_ns / NSEC_PER_SEC);
+	for (i = 0; i < s->devices && !active(&s->device[i]); i++)
+		;
+	fputs(i == s->devices ? ": no connections\n" : "\n", f);
+	if (i == s->devices)
+		return;
 	print_connections(f, s);
 	print_data(f, s);
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: what iWARP, or this NIC, does not have, and what programs are told. It is what the real library says for a device whose driver lacks it.
+ * shim: what iWARP, or this NIC, does not have, and what programs are told. It is what the real library says for a device whose driver
+ * lacks it.
  *
  *   call                                                            answer
  *   ibv_create_ah, ibv_create_ah_from_wc                            NULL, EOPNOTSUPP        no UD
  *   ibv_destroy_ah, ibv_attach_mcast, ibv_detach_mcast              EOPNOTSUPP
- *   ibv_create_qp(_ex) of another type than RC, with XRC, TSO, RSS  NULL, EOPNOTSUPP        verbs_qp.c
+ *   ibv_create_qp(_ex) of another type than RC, with XRC, TSO, RSS,
+ *   or with the ibv_wr_*() of Send with Immediate or Atomic Write   NULL, EOPNOTSUPP        verbs_qp.c, verbs_wr.c
  *   ibv_create_srq_ex with XRC or tag matching                      NULL, EOPNOTSUPP        verbs_srq.c
  *   ibv_create_cq_ex with VLAN, flow tag or tag matching fields     NULL, EOPNOTSUPP        verbs_cq.c
  *   ibv_reg_mr with IBV_ACCESS_ON_DEMAND, ibv_reg_dmabuf_mr         NULL, EOPNOTSUPP        verbs_mr.c
@@ -21,8 +23,9 @@
  *   ibv_import_device of another process's descriptor               NULL, EOPNOTSUPP        verbs_context.c
  *   ibv_resolve_eth_l2_from_gid                                     -EOPNOTSUPP             GIDs are no IP addresses here
  *
- * The symbols of version IBVERBS_1.0 are libibverbs 1.0's, of 2005 and 2006, whose structures had other layouts; no package of the last fifteen years refers to one. They are
- * there so that none of them reaches the real library with our objects, and fail with ENOSYS.
+ * Of the symbols that exist twice, those of version IBVERBS_1.0 are libibverbs 1.0's, of 2005 and 2006, whose structures had other layouts.
+ * Nothing in Debian's librdmacm, perftest, pyverbs, ibverbs-utils or providers refers to one. They are there so that none of them reaches the
+ * real library with our objects, and fail with ENOSYS.
  */
 #include <endian.h>
 #include <string.h>

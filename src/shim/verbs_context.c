@@ -2,8 +2,9 @@
 /*
  * shim: open devices.
  *
- * cmd_fd is a memory file without contents: it stands for what the kernel's uverbs file would be. ibv_import_device() of it or a duplicate gives a second context on
- * the same file, whose domains and regions can be imported there. Another process has other memory: it cannot import.
+ * cmd_fd is a memory file without contents: it stands for what the kernel's uverbs file would be. ibv_import_device() of it or a duplicate
+ * gives a second context on the same file, whose domains and regions can be imported there. Another process has other memory: it cannot
+ * import.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

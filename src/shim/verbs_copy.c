@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* shim: exported helpers that have to do with no device: kernel structures to and from verbs ones (librdmacm uses them), and files of sysfs. */
+/*
+ * shim: exported helpers that have to do with no device: kernel structures to and from verbs ones (librdmacm uses them), and files of
+ * sysfs.
+ */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

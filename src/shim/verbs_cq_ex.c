@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: extended completion queues: one completion at a time, whose fields are read by functions. The queue is locked from a start_poll() that found one to
- * end_poll(), unless one thread alone uses it.
+ * shim: extended completion queues: one completion at a time, whose fields are read by functions. The queue is locked from a start_poll()
+ * that found one to end_poll(), unless one thread alone uses it.
  */
 #include <time.h>
 #include "shim/verbs_internal.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: the devices: one for each NIC that there is or was. A struct ibv_device never moves and is never freed: programs and librdmacm keep pointers to it for as long
- * as they like.
+ * shim: the devices: one for each NIC that there is or was. A struct ibv_device never moves and is never freed: programs and librdmacm keep
+ * pointers to it for as long as they like.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +64,9 @@ static bool guid_taken(__be64 guid)
 }
 
 /*
- * EUI-64 of the interface's MAC address (RFC 4291 appendix A, without its inverted bit: a node GUID is what the card has). An interface without one gets a locally
- * administered number from its index; one that shares its MAC address has the index where ff:fe would be: librdmacm knows devices by their GUIDs.
+ * EUI-64 of the interface's MAC address (RFC 4291 appendix A, without its inverted bit: a node GUID is what the card has). An interface
+ * without one gets a locally administered number from its index; one that shares its MAC address has the index where ff:fe would be:
+ * librdmacm knows devices by their GUIDs.
  */
 static __be64 make_guid(const struct net_iface *iface)
 {

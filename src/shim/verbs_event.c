@@ -2,8 +2,8 @@
 /*
  * shim: events: descriptors that count, the queue behind async_fd, acknowledgements, and what fork() does to them.
  *
- * An eventfd in semaphore mode holds one token for each queued event. A reader takes a token first, then an event; whoever removes events (an object is
- * destroyed) takes their tokens back. A reader that finds no event for its token lost that race and waits again.
+ * An eventfd in semaphore mode holds one token for each queued event. A reader takes a token first, then an event; whoever removes events
+ * (an object is destroyed) takes their tokens back. A reader that finds no event for its token lost that race and waits again.
  */
 #include <fcntl.h>
 #include <stdlib.h>

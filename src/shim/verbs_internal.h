@@ -2,9 +2,9 @@
 /*
  * shim: verbs objects. Each begins with the structure that the program sees and adds what stands behind it in the NIC.
  *
- * Life. An object counts itself in what it is made from (a context, a domain, a channel); who is counted cannot be destroyed: EBUSY. A context that is closed
- * with objects left goes with the last of them. Events: a queue's descriptor is an eventfd whose value is the number of events in the queue; what was
- * delivered and not acknowledged keeps the object's destroyer waiting.
+ * Life. An object counts itself in what it is made from (a context, a domain, a channel); who is counted cannot be destroyed: EBUSY. A
+ * context that is closed with objects left goes with the last of them. Events: a queue's descriptor is an eventfd whose value is the number
+ * of events in the queue; what was delivered and not acknowledged keeps the object's destroyer waiting.
  */
 #ifndef UWARP_VERBS_INTERNAL_H
 #define UWARP_VERBS_INTERNAL_H

@@ -2,9 +2,9 @@
 /*
  * shim: ibv_modify_qp().
  *
- * On iWARP the NIC goes to RTS by itself when a connection is set up, so a program's steps are few. RESET and INIT are iWARP's one state Idle, in which a queue pair is
- * born: INIT, as the kernel's drivers say and pyverbs expects. RTR is a word until there is a connection; SQD ends it in order, ERR at once. A queue pair that was connected
- * does not become one that is not: RESET is refused then.
+ * On iWARP the NIC goes to RTS by itself when a connection is set up, so a program's steps are few. RESET and INIT are iWARP's one state
+ * Idle, in which a queue pair is born: INIT, as the kernel's drivers say and pyverbs expects. RTR is a word until there is a connection;
+ * SQD ends it in order, ERR at once. A queue pair that was connected does not become one that is not: RESET is refused then.
  */
 #include "shim/verbs_internal.h"
 

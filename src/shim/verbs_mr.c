@@ -2,8 +2,8 @@
 /*
  * shim: memory regions and windows.
  *
- * Rights that are hints (relaxed ordering, huge pages) are dropped; memory on demand is refused: what a program registers is in its own address space anyway, so there is
- * nothing to pin, and nothing for ibv_advise_mr() to do.
+ * Rights that are hints (relaxed ordering, huge pages) are dropped; memory on demand is refused: what a program registers is in its own
+ * address space anyway, so there is nothing to pin, and nothing for ibv_advise_mr() to do.
  */
 #include <stdlib.h>
 #include <string.h>

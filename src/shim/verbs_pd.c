@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: protection domains, thread domains, and parent domains, which are a protection domain under another name: a thread domain promises that one
- * thread uses what is made in it, which saves nothing here.
+ * shim: protection domains, thread domains, and parent domains, which are a protection domain under another name: a thread domain promises
+ * that one thread uses what is made in it, which saves nothing here.
  */
 #include <stdlib.h>
 #include "shim/verbs_internal.h"

@@ -27,6 +27,12 @@ static void async(void *arg, enum ibv_event_type type)
 	shim_event_post(to_ctx(qp->ex.qp_base.context), type, qp, &qp->async_delivered);
 }
 
+/* Is it another device's? */
+static bool elsewhere(const struct ibv_pd *pd, struct ibv_context *context)
+{
+	return to_ctx(context)->iwdev != to_ctx(pd->context)->iwdev;
+}
+
 static int check_ex(const struct ibv_qp_init_attr_ex *a)
 {
 	const u32 supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
@@ -36,6 +42,8 @@ static int check_ex(const struct ibv_qp_init_attr_ex *a)
 	if (a->comp_mask & ~supported || (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags))
 		return -EOPNOTSUPP; /* XRC, TSO, RSS, multicast */
 	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd || !a->send_cq || !a->recv_cq)
+		return -EINVAL;
+	if (elsewhere(a->pd, a->send_cq->context) || elsewhere(a->pd, a->recv_cq->context) || (a->srq && elsewhere(a->pd, a->srq->context)))
 		return -EINVAL;
 	return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * shim: what a device, its port and its tables are. As iWARP devices have it: one port, one GID that is the MAC address, one P_Key (the default one).
+ * shim: what a device, its port and its tables are. As iWARP devices have it: one port, one GID that is the MAC address, one P_Key (the
+ * default one).
  */
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +113,10 @@ static void fill_port(struct shim_ctx *ctx, struct ibv_port_attr *a)
 	a->link_layer = IBV_LINK_LAYER_ETHERNET;
 }
 
-/* The caller's structure may be older (48 bytes from old programs, 52) or newer than ours (56 was the largest of rdma-core 44). */
+/*
+ * The caller's structure may be older than ours or newer: 48 bytes, 52, or 56 with an active_speed_ex, for which 0 means: see
+ * active_speed.
+ */
 int shim_query_port(struct ibv_context *context, u8 port_num, struct ibv_port_attr *attr, size_t len)
 {
 	struct ibv_port_attr a = { 0 };
@@ -126,7 +130,7 @@ int shim_query_port(struct ibv_context *context, u8 port_num, struct ibv_port_at
 }
 
 #undef ibv_query_port
-#define COMPAT_PORT_ATTR 48 /* bytes of the structure before link_layer's neighbours grew */
+#define COMPAT_PORT_ATTR 48 /* bytes: up to flags */
 
 SHIM_EXPORT int ibv_query_port(struct ibv_context *context, u8 port_num, struct _compat_ibv_port_attr *attr)
 {

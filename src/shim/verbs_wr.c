@@ -2,7 +2,8 @@
 /*
  * shim: the ibv_wr_*() way to post: wr_start() locks, each further call adds to a batch, wr_complete() posts it whole or not at all.
  *
- * Entries and inline bytes grow as they are needed and stay for the next batch. As they may move while they grow, a request names its pieces by number until the end.
+ * Entries and inline bytes grow as they are needed and stay for the next batch. As they may move while they grow, a request names its
+ * pieces by number until the end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -104,11 +105,6 @@ static void wr_send(struct ibv_qp_ex *ex)
 	add(ex, IBV_WR_SEND);
 }
 
-static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
-{
-	add(ex, IBV_WR_SEND_WITH_IMM)->imm_data = imm;
-}
-
 static void wr_send_inv(struct ibv_qp_ex *ex, u32 rkey)
 {
 	add(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey;
@@ -152,6 +148,11 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, u32 rkey, const 
 static void refuse(struct ibv_qp_ex *ex)
 {
 	fail(to_qp_ex(ex)->wr, -EOPNOTSUPP);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
+{
+	refuse(ex); /* RFC 7306 has Immediate Data with Writes alone */
 }
 
 static void wr_send_tso(struct ibv_qp_ex *ex, void *hdr, u16 hdr_sz, u16 mss)
@@ -291,7 +292,10 @@ static void link_up(struct shim_wr *w)
 	}
 }
 
-/* Only a whole batch is posted. (One that others fill up meanwhile, with ibv_post_send() on the same queue, is cut short: then the program has two posters and no order.) */
+/*
+ * Only a whole batch is posted. (One that others fill up meanwhile, with ibv_post_send() on the same queue, is cut short: then the program
+ * has two posters and no order.)
+ */
 static int post(struct shim_qp *qp)
 {
 	struct shim_wr *w = qp->wr;
@@ -323,8 +327,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 /* ---- life ---- */
 
 #define SUPPORTED                                                                                                              \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |  \
-	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                   \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ |      \
+	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                                              \
 	 IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
 
 static void fill_calls(struct ibv_qp_ex *ex)

@@ -189,8 +189,11 @@ static void on_event(struct tool_session *s, const struct iwcm_event *ev)
 		fail(s, c, ev->type, CM_CAUSE_LOCAL, ev->status, NULL);
 		break;
 	case IWCM_EVENT_DISCONNECTED:
-		if (c->up)
-			tool_report_end(s, c, ev);
+		if (!c->up)
+			break;
+		if (tool_rtr_turned_down(s, c, ev))
+			tool_session_recount(s, TOOL_PROTOCOL, ev->status == -ECONNRESET ? CM_CAUSE_RESET : CM_CAUSE_NONE);
+		tool_report_end(s, c, ev);
 		break;
 	case IWCM_EVENT_CLOSED:
 		tool_conn_free(s, c);

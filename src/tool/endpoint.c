@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "tool/tool.h"
 
 #define HOST_MAX 256
@@ -81,6 +82,18 @@ static void add_wildcards(struct tool_endpoint *out, int family, u16 port)
 		add(out, (const struct sockaddr *)&any6, sizeof(any6), port);
 }
 
+/* RFC 6761 6.3: both loopback addresses, whatever /etc/hosts has. */
+static void add_loopbacks(struct tool_endpoint *out, int family, u16 port)
+{
+	const struct sockaddr_in lo4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_in6 lo6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+
+	if (family != AF_INET6)
+		add(out, (const struct sockaddr *)&lo4, sizeof(lo4), port);
+	if (family != AF_INET)
+		add(out, (const struct sockaddr *)&lo6, sizeof(lo6), port);
+}
+
 static int resolve(const char *host, int family, u16 port, struct tool_endpoint *out)
 {
 	const struct addrinfo want = { .ai_family = family, .ai_socktype = SOCK_STREAM };
@@ -123,6 +136,10 @@ int tool_endpoint_parse(const char *text, bool passive, int family, struct tool_
 	if (!parse_port(p.port, passive, &port)) {
 		tool_error("%s: \"%s\" is not a port number", text, p.port);
 		return TOOL_USAGE;
+	}
+	if (passive && !strcasecmp(p.host, "localhost")) {
+		add_loopbacks(out, family, port);
+		return 0;
 	}
 	if (*p.host)
 		return resolve(p.host, family, port, out);

@@ -134,6 +134,8 @@ static void print_json(struct tool_ladder *l, struct tool_rec *rec, const struct
 		json_frame(&j, e);
 	else
 		tool_json_str(&j, "state", e->state);
+	if (e->fall_back)
+		tool_json_bool(&j, "fall_back", true);
 	tool_json_end(&j);
 }
 
@@ -152,10 +154,15 @@ static bool follows(const struct tool_entry *e, const struct tool_entry *next)
 	return next && next->ns - e->ns < NSEC_PER_MSEC;
 }
 
+static bool is_state(const struct tool_entry *e)
+{
+	return e->kind == TOOL_ENTRY_STATE;
+}
+
 /* A state that a node passes through before anything is on the wire. */
 static bool is_passing(const struct tool_entry *e)
 {
-	return e->kind == TOOL_ENTRY_STATE && (!strcmp(e->state, "INITED") || !strcmp(e->state, "LISTENING"));
+	return is_state(e) && (!strcmp(e->state, "INITED") || !strcmp(e->state, "LISTENING"));
 }
 
 /* Is it the step with which the next frame is sent? */
@@ -172,14 +179,16 @@ static void print_text(struct tool_ladder *l, struct tool_rec *rec, const struct
 	const struct tool_entry *next = STAILQ_NEXT(e, entry);
 	bool both = false;
 
-	if (e->kind == TOOL_ENTRY_STATE) {
+	if (is_state(e)) {
+		if (e->fall_back)
+			post_line(l, "    (again, with MPA revision 1)", NULL);
 		both = leads(e);
 		if (both)
 			print_frame(l, rec, next, e->state);
 		else if (l->verbose || !is_passing(e))
 			print_state(l, rec, e);
 	} else {
-		both = follows(e, next) && next->kind == TOOL_ENTRY_STATE && !is_passing(next) && !(e->out && leads(next));
+		both = follows(e, next) && is_state(next) && !is_passing(next) && !next->fall_back && !(e->out && leads(next));
 		print_frame(l, rec, e, both ? next->state : NULL);
 	}
 	if (both)

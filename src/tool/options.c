@@ -150,7 +150,7 @@ void tool_help(enum tool_command command, FILE *f)
 	else if (command == TOOL_SIM)
 		fputs("\nexit status: 0 if every check held, 4 if one did not, 64 wrong usage\n", f);
 	else if (command == TOOL_RUN)
-		fputs("\nexit status: the program's; 5 if uwarp cannot run it, 64 wrong usage, 126 not executable, 127 not found\n", f);
+		fputs("\nexit status: the program's; 5 uwarp cannot run it, 64 wrong usage, 126 not executable, 127 not found\n", f);
 }
 
 /* ---- values ---- */
@@ -460,13 +460,34 @@ static void defaults(enum tool_command command, struct tool_options *o)
 	iwcm_options_init(&o->mpa);
 }
 
+/* "--re": --reject? --reorder? False: it is the beginning of no option, or of one. */
+static bool complain_ambiguous(enum tool_command command, const char *arg)
+{
+	size_t len = strcspn(arg, "="), n = 0, at = 0;
+	const struct row *r;
+	char names[200] = "";
+
+	if (strncmp(arg, "--", 2))
+		return false;
+	for (r = rows; r < rows + ARRAY_SIZE(rows); r++) {
+		if (!(r->commands & BIT(command)) || strncmp(r->name, arg + 2, len - 2))
+			continue;
+		if (at < sizeof(names))
+			at += (size_t)snprintf(names + at, sizeof(names) - at, "%s--%s", n ? ", " : "", r->name);
+		n++;
+	}
+	if (n > 1)
+		tool_error("option %.*s is ambiguous: %s", (int)len, arg, names);
+	return n > 1;
+}
+
 static void complain(enum tool_command command, char **argv, int c)
 {
 	if (c == ':')
 		tool_error("option %s needs a value", argv[optind - 1]);
 	else if (optopt && optopt < 256)
 		tool_error("unknown option -%c", optopt);
-	else
+	else if (!complain_ambiguous(command, argv[optind - 1]))
 		tool_error("unknown option %s", argv[optind - 1]);
 	fprintf(stderr, "usage: %s\n", texts[command].usage);
 }

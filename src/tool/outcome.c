@@ -110,17 +110,37 @@ const char *tool_status_str(enum tool_status s)
 	return (unsigned int)s < ARRAY_SIZE(names) ? names[s] : "?";
 }
 
+/* After a fall-back: revision 1 has been tried. */
+static const char *fallen_back_hint(int cause)
+{
+	switch (cause) {
+	case CM_CAUSE_REFUSED:
+	case CM_CAUSE_NO_SYNACK:
+		return "it took the first connection, which it ended without a reply, and not the second: did its program end, or does it serve one "
+		       "connection only? --no-fallback tries once";
+	case CM_CAUSE_RESET:
+		return "the other end gave up at MPA revision 2, and at 1: is it an iWARP listener, and does its program run? Its log may say more";
+	case CM_CAUSE_CLOSED:
+		return "the other end closes what it does not understand, and did so at MPA revision 2 and at 1: is it an iWARP listener?";
+	default:
+		return NULL;
+	}
+}
+
 /**
  * tool_hint() - a line for someone who debugs the other end
  * @cause: enum cm_cause
  * @listen: this side listens
+ * @fell_back: MPA revision 2 was turned down, and this came of revision 1
  *
  * Return: the line, or NULL.
  */
-const char *tool_hint(int cause, bool listen)
+const char *tool_hint(int cause, bool listen, bool fell_back)
 {
 	if (cause <= 0 || cause >= CM_CAUSES)
 		return NULL;
+	if (fell_back && fallen_back_hint(cause))
+		return fallen_back_hint(cause);
 	return listen ? causes[cause].listen_hint : causes[cause].connect_hint;
 }
 

@@ -7,6 +7,7 @@
 #include "tool/session.h"
 
 #define HINT_WIDTH 74
+#define AT_REVISION_1 " (with MPA revision 1, after 2 was turned down)"
 #define LAST_FRAME_TRIES 20
 #define LAST_FRAME_STEP_US 500
 
@@ -80,6 +81,21 @@ static void json_info(struct tool_json *j, const struct iwcm_info *i)
 	tool_json_u64(j, "mpa_sent", i->mpa_sent);
 	tool_json_bool(j, "fell_back", i->fell_back);
 	tool_json_object_end(j);
+}
+
+/* What became of a connection that did not come up: nothing was negotiated, but the peer may have answered. */
+static void json_attempt(struct tool_json *j, const struct iwcm_event *ev)
+{
+	const struct iwcm_info *i = &ev->info;
+
+	tool_json_u64(j, "syn_sent", i->syn_sent);
+	tool_json_u64(j, "mpa_sent", i->mpa_sent);
+	tool_json_bool(j, "fell_back", i->fell_back);
+	if (!i->peer_revision)
+		return;
+	tool_json_u64(j, "peer_revision", i->peer_revision);
+	tool_json_u64(j, "peer_flags", i->peer_flags);
+	json_pdata(j, ev);
 }
 
 static void json_begin(struct tool_session *s, struct tool_json *j, const char *event, const struct tool_conn *c)
@@ -246,6 +262,8 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 {
 	int terminate = terminate_of(s, c);
 	int hinted = terminate != CM_CAUSE_NONE ? terminate : cause; /* what the peer's Terminate says is finer */
+	bool fell_back = ev && ev->info.fell_back;
+	const char *hint = tool_hint(hinted, !c->active, fell_back);
 	char buf[TOOL_ADDRSTR];
 	struct tool_json j;
 
@@ -254,28 +272,27 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 		tool_json_str(&j, "status", tool_status_str(status));
 		tool_json_str(&j, "cause", tool_cause_name(cause));
 		tool_json_str(&j, "message", reason(cause, error));
-		if (tool_hint(hinted, !c->active))
-			tool_json_str(&j, "hint", tool_hint(hinted, !c->active));
+		if (hint)
+			tool_json_str(&j, "hint", hint);
 		if (terminate != CM_CAUSE_NONE)
 			tool_json_str(&j, "terminate", tool_cause_name(terminate));
-		if (ev) {
-			json_info(&j, &ev->info);
-			json_pdata(&j, ev);
-		}
+		if (ev)
+			json_attempt(&j, ev);
 		tool_json_end(&j);
 	} else if (s->ladders) {
 		await_last_frame(s, c);
 		tool_ladder_focus(&s->ladder, c->rec);
-		printf("%s after %.3f ms: %s\n", tool_status_str(status), since_begun(s, c), reason_after(status, cause, error));
+		printf("%s after %.3f ms: %s%s\n", tool_status_str(status), since_begun(s, c), reason_after(status, cause, error),
+		       fell_back ? AT_REVISION_1 : "");
 		if (ev)
 			print_pdata("the reply's private data", ev);
 		if (terminate != CM_CAUSE_NONE && terminate != cause)
 			printf("the peer's Terminate says why: %s\n", iwcm_cause_str(terminate));
-		print_hint(tool_hint(hinted, !c->active));
+		print_hint(hint);
 		fflush(stdout);
 	} else if (!s->o->json && s->o->count == 1) {
-		tool_error("%s: %s: %s", tool_sockaddr_str(&c->remote, buf), tool_status_str(status),
-			   reason_after(status, cause, error));
+		tool_error("%s: %s: %s%s", tool_sockaddr_str(&c->remote, buf), tool_status_str(status),
+			   reason_after(status, cause, error), fell_back ? AT_REVISION_1 : "");
 	}
 }
 
@@ -325,9 +342,22 @@ void tool_report_next_address(struct tool_session *s, struct tool_conn *c, int c
 	}
 }
 
-#define END_SIZE 80
+#define END_SIZE 120
 
-static const char *end_of(int status, char buf[END_SIZE])
+/* Who sent the Terminate, and what it says, where that was seen. */
+static const char *terminated(struct tool_session *s, const struct tool_conn *c, char buf[END_SIZE])
+{
+	struct tool_view v = { .term_in = NULL };
+
+	if (c->rec)
+		tool_watch_view(&s->watch, c->rec, &v);
+	if (!v.term_in && !v.term_out)
+		return "by a Terminate, or an FPDU that is wrong";
+	snprintf(buf, END_SIZE, "by %s Terminate: %s", v.term_in ? "the peer's" : "this side's", v.term_in ? v.term_in : v.term_out);
+	return buf;
+}
+
+static const char *end_of(struct tool_session *s, const struct tool_conn *c, int status, char buf[END_SIZE])
 {
 	switch (-status) {
 	case 0:
@@ -335,7 +365,7 @@ static const char *end_of(int status, char buf[END_SIZE])
 	case ECONNRESET:
 		return "by a reset";
 	case EPROTO:
-		return "by a Terminate, or an FPDU that is wrong";
+		return terminated(s, c, buf);
 	case ETIMEDOUT:
 		return "because the peer stopped acknowledging, or sent no RTR";
 	case ECONNABORTED:
@@ -346,11 +376,24 @@ static const char *end_of(int status, char buf[END_SIZE])
 	}
 }
 
-/* A peer that does not like the first message ends the connection at once. */
+/**
+ * tool_rtr_turned_down() - did the peer end the connection right behind the RTR?
+ * @s: session
+ * @c: connection that was established
+ * @ev: the event of its end
+ *
+ * A peer that does not like the first message resets, or sends a Terminate, at once.
+ *
+ * Return: so it is.
+ */
+bool tool_rtr_turned_down(const struct tool_session *s, const struct tool_conn *c, const struct iwcm_event *ev)
+{
+	return c->active && ev->info.rtr && (ev->status == -ECONNRESET || ev->status == -EPROTO) && s->event_ns - c->up_ns <= NSEC_PER_SEC;
+}
+
 static const char *end_hint(const struct tool_session *s, const struct tool_conn *c, const struct iwcm_event *ev)
 {
-	if (!c->active || !ev->info.rtr || (ev->status != -ECONNRESET && ev->status != -EPROTO) ||
-	    s->event_ns - c->up_ns > NSEC_PER_SEC)
+	if (!tool_rtr_turned_down(s, c, ev))
 		return NULL;
 	return "the other end may not expect this RTR message, or none: try another --rtr, or --model cs";
 }
@@ -359,18 +402,23 @@ static const char *end_hint(const struct tool_session *s, const struct tool_conn
 void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev)
 {
 	char buf[END_SIZE];
-	const char *how = end_of(ev->status, buf), *hint = end_hint(s, c, ev);
+	const char *how, *hint = end_hint(s, c, ev);
 	struct tool_json j;
+
+	if (s->ladders)
+		await_last_frame(s, c);
+	how = end_of(s, c, ev->status, buf);
 
 	if (s->events) {
 		json_begin(s, &j, "disconnected", c);
 		tool_json_str(&j, "how", how);
 		tool_json_double(&j, "up_ms", ms(s->event_ns - c->up_ns));
-		if (hint)
+		if (hint) {
+			tool_json_str(&j, "status", tool_status_str(TOOL_PROTOCOL));
 			tool_json_str(&j, "hint", hint);
+		}
 		tool_json_end(&j);
 	} else if (s->ladders) {
-		await_last_frame(s, c);
 		tool_ladder_focus(&s->ladder, c->rec);
 		printf("disconnected %s, %.3f ms after it was established\n", how, ms(s->event_ns - c->up_ns));
 		print_hint(hint);
@@ -386,25 +434,30 @@ void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct i
  */
 void tool_report_stray(struct tool_session *s, struct tool_rec *rec, int cause)
 {
+	const char *hint = tool_hint(cause, true, false);
 	char buf[PKT_ADDRSTR];
 	struct tool_json j;
+	struct tool_view v;
 
 	if (s->events) {
+		tool_watch_view(&s->watch, rec, &v);
 		tool_ladder_pump(&s->ladder);
 		tool_json_begin(&j, stdout);
 		tool_json_str(&j, "event", "no_request");
 		tool_json_u64(&j, "connection", tool_ladder_number(&s->ladder, rec));
 		tool_json_str(&j, "local", pkt_addr_str(rec->tuple.ipv4, rec->tuple.loc_addr, rec->tuple.loc_port, buf));
 		tool_json_str(&j, "remote", pkt_addr_str(rec->tuple.ipv4, rec->tuple.rem_addr, rec->tuple.rem_port, buf));
+		tool_json_double(&j, "ms", ms(v.lasted_ns));
+		tool_json_str(&j, "status", tool_status_str(tool_status_of(IWCM_EVENT_CONNECT_ERROR, cause, 0)));
 		tool_json_str(&j, "cause", tool_cause_name(cause));
 		tool_json_str(&j, "message", iwcm_cause_str(cause));
-		if (tool_hint(cause, true))
-			tool_json_str(&j, "hint", tool_hint(cause, true));
+		if (hint)
+			tool_json_str(&j, "hint", hint);
 		tool_json_end(&j);
 	} else if (s->ladders) {
 		tool_ladder_focus(&s->ladder, rec);
 		printf("no valid request: %s\n", iwcm_cause_str(cause));
-		print_hint(tool_hint(cause, true));
+		print_hint(hint);
 		fflush(stdout);
 	}
 }

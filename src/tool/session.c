@@ -259,6 +259,19 @@ void tool_session_count(struct tool_session *s, struct tool_conn *c, enum tool_s
 }
 
 /**
+ * tool_session_recount() - a connection that was counted as established turns out to be none
+ * @s: session
+ * @status: what it is
+ * @cause: enum cm_cause
+ */
+void tool_session_recount(struct tool_session *s, enum tool_status status, int cause)
+{
+	s->tally.by_status[TOOL_OK]--;
+	s->tally.by_status[status]++;
+	s->tally.by_cause[cause]++;
+}
+
+/**
  * tool_session_worst() - highest status that was counted
  * @s: session
  *
@@ -432,6 +445,7 @@ void tool_session_run(struct tool_session *s)
 {
 	u64 next;
 
+	s->ran = true;
 	for (;;) {
 		next = turn(s);
 		if (s->ops->done(s) || tool_session_now() >= s->grace_ns)
@@ -490,7 +504,7 @@ int tool_session_close(struct tool_session *s, int status)
 		tool_ladder_pump(&s->ladder);
 	}
 	status = close_capture(s, status);
-	if (s->ctx && status != TOOL_USAGE)
+	if (s->ran)
 		tool_report_summary(s, status);
 	if (s->watch.fd > 0)
 		tool_watch_destroy(&s->watch);

@@ -60,6 +60,7 @@ struct tool_session {
 	u64 event_ns;                /* when the event in hand was taken */
 	u64 begun_ns, ended_ns, deadline_ns, grace_ns, scan_ns, progress_ns, signal_ns;
 	enum tool_end end;
+	bool ran;                    /* there is something to sum up */
 	struct tool_conn_list conns;
 	struct tool_conn_list holding;   /* all are held equally long: in order of time */
 	u64 num_conns;
@@ -78,6 +79,8 @@ void tool_conn_free(struct tool_session *s, struct tool_conn *c); /* destroys it
 void tool_conn_up(struct tool_session *s, struct tool_conn *c, double hold_s); /* negative: no end */
 /* Count the outcome of a connection, once. */
 void tool_session_count(struct tool_session *s, struct tool_conn *c, enum tool_status status, int cause);
+/* One that was counted as established is none. */
+void tool_session_recount(struct tool_session *s, enum tool_status status, int cause);
 int tool_session_worst(const struct tool_session *s); /* highest status that was counted, TOOL_OK if none */
 u64 tool_session_now(void);
 
@@ -90,6 +93,7 @@ void tool_report_failure(struct tool_session *s, struct tool_conn *c, enum tool_
 			 const struct iwcm_event *ev);
 void tool_report_rejected(struct tool_session *s, struct tool_conn *c); /* by this side */
 void tool_report_next_address(struct tool_session *s, struct tool_conn *c, int cause, int error);
+bool tool_rtr_turned_down(const struct tool_session *s, const struct tool_conn *c, const struct iwcm_event *ev);
 void tool_report_end(struct tool_session *s, struct tool_conn *c, const struct iwcm_event *ev);
 void tool_report_stray(struct tool_session *s, struct tool_rec *rec, int cause);
 void tool_report_summary(struct tool_session *s, int status);

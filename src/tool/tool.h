@@ -113,8 +113,8 @@ void tool_sockaddr_set_port(struct sockaddr_storage *ss, u16 port);
 /* What an outcome means for the exit status. */
 enum tool_status tool_status_of(enum iwcm_event_type type, int cause, int error);
 const char *tool_status_str(enum tool_status s);
-/* A line for someone who debugs the other end, or NULL. @listen: this side listens. */
-const char *tool_hint(int cause, bool listen);
+/* A line for someone who debugs the other end, or NULL. @listen: this side listens; @fell_back: it was tried with revision 1, too. */
+const char *tool_hint(int cause, bool listen, bool fell_back);
 const char *tool_cause_name(int cause);
 void tool_print_negotiated(FILE *f, const struct iwcm_info *i);
 /* "Send|Write" etc., "none". Returns buf. */

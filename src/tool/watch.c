@@ -205,6 +205,7 @@ static void on_state(void *ctx, const struct irdma_cm_node *node, const struct p
 		if (e) {
 			e->kind = TOOL_ENTRY_STATE;
 			e->state = to;
+			e->fall_back = from && !strcmp(from, "MPAREQ_SENT") && !strcmp(to, "SYN_SENT");
 		}
 		if (closed)
 			wake(w);
@@ -416,7 +417,10 @@ void tool_watch_view(struct tool_watch *w, const struct tool_rec *rec, struct to
 		.at_rest = rec->closed || !rec->state || !strcmp(rec->state, "OFFLOADED"),
 		.state = rec->state,
 		.idle_ns = now_ns > rec->last_ns ? now_ns - rec->last_ns : 0,
+		.lasted_ns = rec->last_ns > rec->first_ns ? rec->last_ns - rec->first_ns : 0,
 		.terminate = turned_down(&rec->flow.half[0]),
+		.term_in = rec->flow.half[0].term_seen ? rdmap_error_str(&rec->flow.half[0].term) : NULL,
+		.term_out = rec->flow.half[1].term_seen ? rdmap_error_str(&rec->flow.half[1].term) : NULL,
 		.cause = judge(rec),
 	};
 	pthread_mutex_unlock(&w->lock);

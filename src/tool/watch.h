@@ -31,6 +31,7 @@ struct tool_entry {
 	struct tool_line line;
 	/* state */
 	const char *state;
+	bool fall_back;          /* the connection begins again, with MPA revision 1 */
 };
 STAILQ_HEAD(tool_entries, tool_entry);
 
@@ -86,8 +87,10 @@ struct tool_view {
 	bool passive, requested, closed;
 	bool at_rest;            /* nothing will happen unless somebody wants it: offloaded or closed */
 	const char *state;       /* of the CM's node, or NULL */
-	u64 idle_ns;             /* since the last thing seen */
+	u64 idle_ns;             /* since the last thing seen ... */
+	u64 lasted_ns;           /* ... and from the first one to that */
 	enum cm_cause terminate; /* a Terminate of the peer's that turns the connection down: why */
+	const char *term_in, *term_out; /* the Terminate of the peer, of this side, in words; or NULL */
 	enum cm_cause cause;     /* passive and closed without a request: why, as far as frames tell */
 };
 

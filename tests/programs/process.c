@@ -185,13 +185,6 @@ static int server(const char *port)
 	say("listening");
 	if (playing("daemon") && daemon(1, 1))
 		fail("daemon");
-	if (playing("fork-worker")) {
-		pid_t pid = fork();
-		int status;
-
-		if (pid > 0)
-			return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-	}
 	if (rdma_get_request(listener, &id))
 		fail("rdma_get_request");
 	serve(id);

@@ -41,16 +41,17 @@ libs=usr/lib/x86_64-linux-gnu
 
 # What the guest's programs come from. pack_root() fails if one of them misses a library.
 user_packages=(
-	busybox-static coreutils ibverbs-providers ibverbs-utils iproute2 libbsd0 libc6 libcap2 libgcc-s1 libibumad3
-	libibverbs1 libmd0 libmnl0 libnl-3-200 libnl-route-3-200 libpci3 librdmacm1 libudev1 perftest rdmacm-utils zlib1g
+	busybox-static coreutils ibverbs-providers ibverbs-utils iperf3 iproute2 libbsd0 libc6 libcap2 libgcc-s1 libibumad3
+	libibverbs1 libiperf0 libmd0 libmnl0 libnl-3-200 libnl-route-3-200 libpci3 librdmacm1 libsctp1 libssl3 libudev1
+	perftest rdmacm-utils zlib1g
 )
 # stdbuf: the programs under test write to log files, and these must be readable line by line.
 programs=(
-	rping ucmatose udaddy rdma_client rdma_server ibv_devices ibv_devinfo rdma stdbuf
+	rping ucmatose rstream riostream rcopy cmtime rdma_client rdma_server ibv_devices ibv_devinfo rdma stdbuf iperf3
 	ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat
 )
-# crc32c_generic is asked for by name only, so no dependency tells of it.
-modules=(virtio_pci virtio_net crc32c_generic siw rdma_ucm ib_uverbs)
+# siw asks for crc32c by name only, so no dependency tells of it, and takes the best there is when it is loaded.
+modules=(virtio_pci virtio_net crc32c_generic crc32c_intel siw rdma_ucm ib_uverbs)
 
 exec 9>"$out/lock"
 flock -w 1200 9 || die "another build holds $out/lock"
@@ -237,7 +238,11 @@ pack_root() {
 	(cd "$root" && find . | ./usr/bin/busybox cpio -o -H newc 2>/dev/null) | gzip -1 >"$out/initramfs.gz"
 }
 
-step download
+# A changed list of packages is a reason to download again; any other change of this script is not.
+if [ "${user_packages[*]}" != "$(cat "$out/packages" 2>/dev/null)" ]; then
+	echo "${user_packages[*]}" >"$out/packages"
+fi
+step download "$out/packages"
 step unpack "$out/stamp-download"
 step build_siw "$out/stamp-unpack"
 step pack_root "$out/stamp-build_siw" "$self" "$here/guest-init" "$here/guest-agent"

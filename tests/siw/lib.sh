@@ -13,6 +13,7 @@
 #     guest_siw NAME VALUE        set a parameter of siw
 #     guest_ensure                boot again if its kernel has crashed
 #     guest_stop                  end the guest; done by itself when the calling script exits
+#     guest_add FILE...           the guest of the next guest_start has these in /opt/uwarp, and the libraries they need
 #     pass / fail / skip TEXT     count and print one result;  summary  prints the totals
 #
 #   network "tap"                                  network "user"
@@ -39,6 +40,8 @@ siw_skipped=0
 # What identifies our qemu, and the host port behind each guest port in "user".
 guest_pid=
 guest_boots=0
+# What guest_add has added to its root file system.
+guest_addition=
 declare -A guest_port
 # What guest_siw has set.
 declare -A siw_parameter
@@ -128,6 +131,33 @@ guest_endpoint() {
 	esac
 }
 
+siw_make_tmp() {
+	[ -z "${siw_tmp:-}" ] || return 0
+	siw_tmp=$(mktemp -d "$SIW_DIR/run.XXXXXX")
+	trap siw_exit EXIT
+	trap 'exit 130' INT TERM HUP
+}
+
+# guest_add FILE...: a second cpio archive for the kernel to unpack over the first, so that the guest itself need not be packed
+# again for each build. Both are of the same Debian release: a library that the guest has already stays the guest's.
+guest_add() {
+	local busybox=$SIW_DIR/root/usr/bin/busybox tree file name
+	siw_make_tmp
+	tree=$siw_tmp/addition
+	mkdir -p "$tree/opt/uwarp" "$tree/usr/lib/x86_64-linux-gnu"
+	for file; do
+		[ -r "$file" ] || siw_die "no file $file"
+		strip -o "$tree/opt/uwarp/${file##*/}" "$file" || return 1
+	done
+	for file in $(ldd "$@" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u); do
+		name=usr/lib/x86_64-linux-gnu/${file##*/}
+		[ -e "$SIW_DIR/root/$name" ] || cp -L "$file" "$tree/$name"
+	done
+	(cd "$tree" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$siw_tmp/addition.gz"
+	rm -r "$tree"
+	guest_addition=$siw_tmp/addition.gz
+}
+
 guest_netdev() {
 	local port forwards=
 	case $SIW_NET in
@@ -152,10 +182,15 @@ guest_launch() {
 	guest_boots=$((guest_boots + 1))
 	guest_console=$siw_tmp/console-$guest_boots.log
 	guest_pcap=$siw_tmp/wire-$guest_boots.pcap
+	local initrd=$SIW_DIR/initramfs.gz
+	if [ -n "$guest_addition" ]; then
+		cat "$initrd" "$guest_addition" >"$siw_tmp/initramfs.gz"
+		initrd=$siw_tmp/initramfs.gz
+	fi
 	# A kernel that only limps on after a fault would spoil the tests that follow: qemu shall end.
 	qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 -nodefaults -no-user-config \
 		-display none -monitor none -no-reboot -serial "file:$guest_console" \
-		-kernel "$SIW_DIR/vmlinuz" -initrd "$SIW_DIR/initramfs.gz" \
+		-kernel "$SIW_DIR/vmlinuz" -initrd "$initrd" \
 		-append "console=ttyS0 quiet oops=panic panic=-1 net.ifnames=0 guest_address=$guest_address/24" \
 		-netdev "$(guest_netdev)" -device virtio-net-pci,netdev=net,romfile= \
 		-object "filter-dump,id=dump,netdev=net,file=$guest_pcap" \
@@ -172,11 +207,7 @@ guest_start() {
 	local end
 	[ -e "$SIW_DIR/initramfs.gz" ] || siw_die "no guest in $SIW_DIR: run build-guest.sh"
 	command -v qemu-system-x86_64 >/dev/null || siw_die "qemu-system-x86_64 is missing"
-	if [ -z "${siw_tmp:-}" ]; then
-		siw_tmp=$(mktemp -d "$SIW_DIR/run.XXXXXX")
-		trap siw_exit EXIT
-		trap 'exit 130' INT TERM HUP
-	fi
+	siw_make_tmp
 
 	for _ in 1 2 3; do
 		guest_launch
@@ -197,7 +228,7 @@ guest_start() {
 guest_ensure() {
 	local name
 	! guest_alive || return 0
-	echo "siw: the guest has died (see ${guest_console##*/}); booting again" >&2
+	[ -z "$guest_pid" ] || echo "siw: the guest has died (see ${guest_console##*/}); booting again" >&2
 	guest_start
 	for name in "${!siw_parameter[@]}"; do
 		guest_siw "$name" "${siw_parameter[$name]}"
