@@ -3,8 +3,8 @@
 #
 # check.sh DIR: builds three ways, runs every test and check, and ends with the line "N passed, N failed".
 #
-#   DIR        GCC -O2                     unit tests
-#   DIR/asan   GCC, ASan and UBSan         unit tests, whole-system scripts
+#   DIR        GCC -O2                     unit tests, scripts with long-running programs (suite "programs")
+#   DIR/asan   GCC, ASan and UBSan         unit tests, whole-system scripts; with CHECK_FULL=1 those programs, too
 #   DIR/tsan   Clang, TSan                 tests with threads; clang-tidy takes its compile commands from here
 #
 # then tests/check_*.sh DIR, each one check; exit status 77 of a script means that it was skipped.
@@ -62,14 +62,25 @@ test_in() {
 	done <<< "$counts"
 }
 
-run_check() {
-	local name status=0
+# The checks need no tests to be over, and the whole-system scripts leave a processor free most of the time: both at once.
+run_checks() {
+	local check name status
+	for check in tests/check_*.sh; do
+		name=$(basename "$check" .sh)
+		status=0
+		bash "$check" "$build" > "$build/$name.log" 2>&1 || status=$?
+		echo "$status" > "$build/$name.status"
+	done
+}
+
+report_check() {
+	local name status=lost
 	name=$(basename "$1" .sh)
 	section "$name"
-	bash "$1" "$build" > "$build/$name.log" 2>&1 || status=$?
-	if ((status == 0)); then
+	[[ -s $build/$name.status ]] && status=$(< "$build/$name.status")
+	if [[ $status == 0 ]]; then
 		passed=$((passed + 1))
-	elif ((status == 77)); then
+	elif [[ $status == 77 ]]; then
 		skipped+=("$name: $(tail -n 1 "$build/$name.log")")
 	else
 		head -n 200 "$build/$name.log"
@@ -82,13 +93,15 @@ export ASAN_OPTIONS=detect_stack_use_after_return=1:handle_segv=2:handle_sigbus=
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
+plain=false asan=false
 if build_in "$build" gcc; then
+	plain=true
 	test_in "$build" unit
 fi
 
 if build_in "$build/asan" gcc -Db_sanitize=address,undefined -Doptimization=1; then
+	asan=true
 	test_in "$build/asan" unit
-	test_in "$build/asan" sys
 fi
 
 # TSan does not know every layout of the address space that newer kernels choose at random.
@@ -98,8 +111,19 @@ if build_in "$build/tsan" clang -Db_sanitize=thread -Db_lundef=false -Doptimizat
 	test_in "$build/tsan" threads "${wrapper[@]}"
 fi
 
+rm -f "$build"/check_*.status
+run_checks &
+checks=$!
+if $plain; then
+	test_in "$build" programs
+fi
+if $asan; then
+	test_in "$build/asan" sys
+	[[ -z ${CHECK_FULL:-} ]] || test_in "$build/asan" programs
+fi
+wait "$checks"
 for check in tests/check_*.sh; do
-	run_check "$check"
+	report_check "$check"
 done
 
 section 'result'

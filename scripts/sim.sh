@@ -4,13 +4,16 @@
 # sim.sh DIR: simulated connections on a faulty wire, for a row of seeds and both NIC generations, each of them twice: every
 # check of `uwarp sim` must hold, and the two runs of a seed must be identical.
 #
-#   SEEDS=20 CONNECTIONS=100000 FAULTS='--loss 5 --reorder 5 --duplicate 2 --corrupt 1'
+#   SEEDS=20 CONNECTIONS=100000 DATA=20 FAULTS='--loss 5 --reorder 5 --duplicate 2 --corrupt 1'
+#
+# DATA: percentage of connections that move data.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 uwarp=$1/uwarp
 seeds=${SEEDS:-20}
 connections=${CONNECTIONS:-100000}
+data=${DATA:-20}
 read -r -a faults <<< "${FAULTS:---loss 5 --reorder 5 --duplicate 2 --corrupt 1}"
 passed=0
 failed=0
@@ -18,7 +21,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 simulate() {
-	"$uwarp" sim --nodes 64 --connections "$connections" "${faults[@]}" --seed "$1" --gen "$2" > "$out/$3" 2>&1
+	"$uwarp" sim --nodes 64 --connections "$connections" --data "$data" "${faults[@]}" --seed "$1" --gen "$2" > "$out/$3" 2>&1
 }
 
 # The two runs side by side; what they print differs in real time alone.

@@ -147,7 +147,7 @@ start_server() {
 	start "$@"
 	for _ in $(seq 200); do
 		listening && return
-		kill -0 "${pid_of[$1]}" 2> /dev/null || break
+		kill -0 "${pid_of[$1]}" 2> /dev/null || { listening && return; break; } # it may have become a daemon
 		sleep 0.05
 	done
 	problems+=("$1 to listen on port $port")

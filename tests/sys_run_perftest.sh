@@ -67,10 +67,4 @@ both_succeed
 want "23 rows" is "$(count client.out '^ [0-9]+ +20 +[0-9.]+ +[0-9.]+\s+[0-9.]+ *$')" 23
 end
 
-begin "ib_send_bw -c UD, which iWARP does not have"
-free_port
-run client timeout 20 ib_send_bw -R -F -p "$port" -c UD -n 5
-want "an error, and no crash" is_error "${status_of[client]}"
-end
-
 finish

@@ -411,6 +411,33 @@ static void terminated_by_the_peer(void **state)
 		}
 }
 
+/* A silent peer, which may have overlooked our first FPDU, gets Writes of zero bytes: three of them, no more; one that has spoken none. */
+static void silent_peer_is_nudged(void **state)
+{
+	for (int spoken = 0; spoken < 2; spoken++) {
+		struct pair_options o = { .port = PAIR_RAW };
+		struct ddp_hdr h;
+		int nudges = 0;
+
+		start(&o);
+		assert_int_equal(pair_send(E, 8, IBV_WR_SEND, 0, 10, E, 0, IBV_SEND_SIGNALED), 0);
+		if (spoken) {
+			u8 u[DDP_TAGGED_HDR];
+
+			pair_raw_says(&pair, u, ddp_put_tagged(u, RDMAP_WRITE, true, 0, 0));
+		}
+		assert_true(pair_raw_hears(&pair, &h, 3000));
+		assert_int_equal(h.opcode, RDMAP_SEND);
+		while (pair_raw_hears(&pair, &h, 1000)) {
+			assert_int_equal(h.opcode, RDMAP_WRITE);
+			assert_int_equal(h.payload_len, 0);
+			nudges++;
+		}
+		assert_int_equal(nudges, spoken ? 0 : 3);
+		stop();
+	}
+}
+
 /* Terminates whose quotes are cut off or lie. */
 static void terminates_that_lie(void **state)
 {
@@ -564,6 +591,7 @@ int main(void)
 		cmocka_unit_test(bad_marker),
 		cmocka_unit_test(closed_in_the_middle),
 		cmocka_unit_test(garbage),
+		cmocka_unit_test(silent_peer_is_nudged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

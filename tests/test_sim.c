@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* tool: simulations, small ones, in both generations: clean, faulty, with sides that vanish; the same seed gives the same run. */
+/* tool: simulations, small ones, in both generations: clean, faulty, with sides that vanish, with and without data; the same seed gives the same run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "tool/sim_damage.c"
 #include "tool/sim_engine.c"
 #include "tool/sim_side.c"
+#include "tool/sim_data.h"
 #include "capture_dir.h"
 
 static const struct tool_sim_params clean = {
@@ -167,6 +168,276 @@ static void test_bad_params(void **state)
 	assert_int_equal(tool_sim_run(&p, &r), -EINVAL);
 	assert_string_equal(tool_sim_outcome_str(SIM_REJECTED), "rejected");
 	assert_string_equal(tool_sim_outcome_str(SIM_OUTCOMES), "?");
+	p = clean;
+	p.largest = SIM_LARGEST_MAX + 1;
+	assert_int_equal(tool_sim_run(&p, &r), -EINVAL);
+	assert_string_equal(tool_sim_verb_str(SIM_READ), "Read");
+	assert_string_equal(tool_sim_verb_str(SIM_VERBS), "?");
+}
+
+/* ---- data ---- */
+
+static const struct tool_sim_params data = {
+	.nodes = 4, .connections = 300, .seed = 1, .gen = IRDMA_GEN_2, .ipv4 = true, .ipv6 = true, .latency_ns = 50000, .data = 1, .largest = 200000,
+};
+
+static void test_data_clean(void **state)
+{
+	struct tool_sim_params p = data;
+	struct tool_sim_result r;
+	int v;
+
+	for (p.gen = IRDMA_GEN_1; p.gen <= IRDMA_GEN_2; p.gen++)
+		for (p.seed = 1; p.seed <= 2; p.seed++) {
+			go(&p, &r);
+			assert_true(r.data_sides > p.connections);
+			assert_true(r.data_complete > r.data_sides * 3 / 4 && r.data_complete < r.data_sides);
+			assert_true(r.flushed > 0 && r.blamed > 0 && r.blamed < r.flushed);
+			for (v = 0; v < SIM_VERBS; v++)
+				assert_true(r.moved[v].messages > 20);
+			assert_true(r.moved[SIM_WRITE].bytes > r.moved[SIM_WRITE].messages * 200);
+			assert_int_equal(r.moved[SIM_FETCH_ADD].bytes, 8 * r.moved[SIM_FETCH_ADD].messages);
+		}
+}
+
+static void test_data_faulty(void **state)
+{
+	struct tool_sim_params p = faulty;
+	struct tool_sim_result r;
+
+	p.connections = 400;
+	p.data = 0.9;
+	p.largest = 200000;
+	for (p.gen = IRDMA_GEN_1; p.gen <= IRDMA_GEN_2; p.gen++)
+		for (p.seed = 20; p.seed < 23; p.seed++) {
+			go(&p, &r);
+			assert_true(r.data_complete > r.data_sides / 2 && r.wire.corrupted > 0);
+		}
+}
+
+static void test_data_sides_vanish(void **state)
+{
+	struct tool_sim_params p = data;
+	struct tool_sim_result r;
+
+	p.destroy = 0.7;
+	go(&p, &r);
+	assert_true(r.flushed > p.connections);
+}
+
+static void test_data_of_nothing(void **state)
+{
+	struct tool_sim_params p = data;
+	struct tool_sim_result r;
+
+	p.largest = 0;
+	go(&p, &r);
+	assert_true(r.moved[SIM_WRITE].messages > 0 && r.moved[SIM_READ].messages > 0);
+	assert_int_equal(r.moved[SIM_WRITE].bytes + r.moved[SIM_WRITE_IMM].bytes + r.moved[SIM_READ].bytes, 0);
+}
+
+static void test_data_share(void **state)
+{
+	struct tool_sim_params p = data;
+	struct tool_sim_result r;
+
+	p.data = 0.5;
+	go(&p, &r);
+	assert_true(r.data_sides > 100 && r.data_sides < 400);
+	p.data = 0;
+	go(&p, &r);
+	assert_int_equal(r.data_sides + r.flushed + r.moved[SIM_SEND].messages, 0);
+}
+
+static void test_data_repeats(void **state)
+{
+	struct tool_sim_params p = faulty;
+	struct tool_sim_result a, b;
+
+	p.connections = 300;
+	p.data = 1;
+	p.largest = 60000;
+	go(&p, &a);
+	go(&p, &b);
+	assert_true(a.digest == b.digest && a.virtual_ns == b.virtual_ns);
+	assert_memory_equal(a.moved, b.moved, sizeof(a.moved));
+	assert_memory_equal(&a.wire, &b.wire, sizeof(a.wire));
+	p.largest++; /* other lengths, here and there */
+	go(&p, &b);
+	assert_true(a.digest != b.digest);
+}
+
+/* @map: bytes of a side's memory that have a use. */
+static void take_area(u8 *map, u32 size, u32 at, u32 len)
+{
+	u32 i;
+
+	assert_true(at + len + SIM_GAP <= size);
+	for (i = at; i < at + len; i++)
+		assert_int_equal(map[i]++, 0);
+}
+
+static void check_areas(const struct sim_plan *own, const struct sim_plan *peers)
+{
+	u8 *map = calloc(own->size, 1);
+	u32 i;
+
+	take_area(map, own->size, 0, sizeof(struct sim_hello));
+	take_area(map, own->size, own->word_at, sizeof(u64));
+	take_area(map, own->size, own->extra_at, own->extra_len);
+	for (i = 0; i < peers->n; i++) {
+		const struct sim_msg *m = &peers->msg[i];
+
+		if (sim_takes_recv(m))
+			take_area(map, own->size, m->recv_at, m->recv_len);
+		if (m->verb != SIM_WRITE && m->verb != SIM_WRITE_IMM)
+			continue;
+		take_area(map, own->size, m->at, m->len);
+		if (own->window)
+			assert_true(m->at >= own->window_at && m->at + m->len <= own->window_at + own->window_len);
+	}
+	for (i = 0; i < own->n; i++)
+		if (sim_wants_answer(&own->msg[i]))
+			take_area(map, own->size, own->msg[i].at, own->msg[i].len);
+	free(map);
+}
+
+static void check_plan(const struct sim_plan *p, const struct sim_plan *peers)
+{
+	u32 hello = p->window, i;
+
+	assert_true(p->n >= 2 && p->n <= SIM_PLAN_MAX && p->depth > 0);
+	assert_int_equal(p->msg[0].verb == SIM_BIND, p->window);
+	assert_true(p->msg[hello].hello);
+	assert_int_equal(p->msg[p->n - 1].verb, peers->window ? SIM_SEND_INV : SIM_SEND);
+	assert_true(p->msg[p->n - 1].fence && p->msg[p->n - 1].signaled);
+	for (i = 0; i < p->n; i++) {
+		assert_true(p->msg[i].sges <= SIM_SGES && !p->msg[i].len == !p->msg[i].sges);
+		assert_true(!p->msg[i].inlined || p->msg[i].len <= SIM_INLINE);
+	}
+	check_areas(p, peers);
+}
+
+static void test_plans(void **state)
+{
+	const struct tool_sim_params p = data;
+	struct sim sim = { .p = &p };
+	struct sim_deal a, b;
+	u32 orderly = 0, wrong = 0;
+	u64 serial;
+
+	for (serial = 0; serial < 200; serial++) {
+		sim_deal_make(&sim, serial, &a);
+		sim_deal_make(&sim, serial, &b);
+		assert_memory_equal(&a, &b, sizeof(a));
+		check_plan(&a.plan[0], &a.plan[1]);
+		check_plan(&a.plan[1], &a.plan[0]);
+		orderly += a.orderly;
+		wrong += a.wrong;
+		assert_false(a.orderly && a.wrong);
+	}
+	assert_true(orderly > 100 && orderly < 200 && wrong > 5 && wrong < 50);
+}
+
+static void test_pieces(void **state)
+{
+	static const u32 lens[] = { 0, 1, 2, 7, 1000, 1u << 24 };
+	u32 piece[SIM_SGES], sum, n, salt, k;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(lens); i++)
+		for (n = 1; n <= SIM_SGES; n++)
+			for (salt = 0; salt < 20; salt++) {
+				sim_pieces(lens[i], n, salt, piece);
+				for (sum = k = 0; k < n; k++)
+					sum += piece[k];
+				assert_int_equal(sum, lens[i]);
+			}
+}
+
+/* A side that has got everything, without a NIC. */
+struct got {
+	struct tool_sim_params p;
+	struct tool_sim_result r;
+	struct sim sim;
+	struct sim_side side;
+	struct sim_data d;
+};
+
+static void get_everything(struct got *x)
+{
+	struct sim_data *d = &x->d;
+	u32 i;
+
+	memset(d->memory, SIM_POISON, d->own->size);
+	memset(d->memory + d->own->word_at, 0, sizeof(u64));
+	for (i = 0; i < d->peers->n; i++) {
+		const struct sim_msg *m = &d->peers->msg[i];
+
+		if (m->verb == SIM_WRITE || m->verb == SIM_WRITE_IMM)
+			memcpy(d->memory + m->at, x->sim.pattern + m->src, m->len);
+		else if (sim_takes_recv(m) && !m->hello)
+			memcpy(d->memory + m->recv_at, x->sim.pattern + m->src, m->len);
+	}
+	for (i = 0; i < d->own->n; i++)
+		if (d->own->msg[i].verb == SIM_READ)
+			memcpy(d->memory + d->own->msg[i].at, x->sim.pattern + d->own->msg[i].src, d->own->msg[i].len);
+		else
+			d->posted[i] = SIM_SKIPPED;
+	x->r.violations = 0;
+}
+
+static void got_open(struct got *x)
+{
+	u64 serial = 0;
+
+	*x = (struct got){ .p = data };
+	x->sim = (struct sim){ .p = &x->p, .r = &x->r };
+	x->side = (struct sim_side){ .sim = &x->sim };
+	assert_int_equal(sim_pattern_make(&x->sim), 0);
+	x->d = (struct sim_data){ .side = &x->side, .me = 1, .crc = true };
+	do
+		sim_deal_make(&x->sim, serial++, &x->d.deal);
+	while (x->d.deal.wrong);
+	x->d.own = &x->d.deal.plan[1];
+	x->d.peers = &x->d.deal.plan[0];
+	x->d.seen = x->d.peers->n;
+	x->d.good = x->d.own->n;
+	x->d.memory = malloc(x->d.own->size);
+	get_everything(x);
+}
+
+/* The peer's hello, and what atomic operations bring, when it comes. */
+static bool is_judged_later(const struct sim_data *d, u32 at)
+{
+	u32 i;
+
+	for (i = 0; i < d->own->n; i++)
+		if (sim_is_atomic(&d->own->msg[i]) && at - d->own->msg[i].at < sizeof(u64))
+			return true;
+	return at - d->peers->msg[d->peers->window].recv_at < sizeof(struct sim_hello);
+}
+
+/* Whatever byte is wrong, it is seen. */
+static void test_memory_is_judged(void **state)
+{
+	struct got x;
+	u32 i, step;
+
+	got_open(&x);
+	sim_check_memory(&x.d);
+	assert_int_equal(x.r.violations, 0);
+	step = max(x.d.own->size / 500, 1u);
+	for (i = sizeof(struct sim_hello); i < x.d.own->size; i += step) {
+		if (is_judged_later(&x.d, i))
+			continue;
+		x.d.memory[i] ^= 0x10;
+		sim_check_memory(&x.d);
+		assert_true(x.r.violations > 0);
+		get_everything(&x);
+	}
+	free(x.d.memory);
+	free(x.sim.pattern);
 }
 
 /* The set behind the search for damage. */
@@ -177,11 +448,11 @@ static void test_set(void **state)
 
 	assert_false(set_has(&set, 5));
 	for (i = 0; i < 5000; i++)
-		set_add(&set, mix(i));
+		set_add(&set, sim_mix(i));
 	for (i = 0; i < 5000; i++)
-		assert_true(set_has(&set, mix(i)));
+		assert_true(set_has(&set, sim_mix(i)));
 	for (i = 5000; i < 6000; i++)
-		assert_false(set_has(&set, mix(i)));
+		assert_false(set_has(&set, sim_mix(i)));
 	sim_set_free(&set);
 }
 
@@ -199,6 +470,15 @@ int main(void)
 		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_data_clean),
+		cmocka_unit_test(test_data_faulty),
+		cmocka_unit_test(test_data_sides_vanish),
+		cmocka_unit_test(test_data_of_nothing),
+		cmocka_unit_test(test_data_share),
+		cmocka_unit_test(test_data_repeats),
+		cmocka_unit_test(test_plans),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_memory_is_judged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -587,6 +587,11 @@ static void test_options(void **state)
 	assert_true(o.reject && o.count == 3 && o.backlog == 9 && o.pdata.len == 2);
 	assert_int_equal(parse(TOOL_SIM, &o, "--nodes 3 --connections 9 --loss 5 --seed 4 --gen 1 --ipv6"), 0);
 	assert_true(o.sim.nodes == 3 && o.count == 9 && o.sim.loss == 5 && o.sim.seed == 4 && o.sim.gen == 1 && o.sim.ipv6);
+	assert_true(o.sim.data == 50 && o.sim.largest == 262144);
+	assert_int_equal(parse(TOOL_SIM, &o, "--data 0.5 --largest 16777216"), 0);
+	assert_true(o.sim.data == 0.5 && o.sim.largest == 16777216);
+	assert_int_equal(parse(TOOL_SIM, &o, "--data 101"), TOOL_USAGE);
+	assert_int_equal(parse(TOOL_SIM, &o, "--largest 16777217"), TOOL_USAGE);
 	assert_int_equal(parse(TOOL_DEVICES, &o, "--json"), 0);
 }
 

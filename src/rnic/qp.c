@@ -398,6 +398,7 @@ static void start_stream(struct irdma_qp *qp, const struct tcp_info_ho *tcp, con
 	qp->rtr_pending = !iw->initiator && iw->rtr;
 	if (qp->rtr_pending && iw->rtr_timeout_ms)
 		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + iw->rtr_timeout_ms * NSEC_PER_MSEC);
+	rnic_nudge_start(qp);
 	if (iw->lsmm_len) {
 		q->lsmm_left = iw->lsmm_len;
 		rnic_tx_bytes(qp, iw->lsmm, iw->lsmm_len);

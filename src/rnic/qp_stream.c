@@ -107,6 +107,12 @@ static ssize_t recv_pieces(struct rnic_qp *q, const struct iovec *iov, int n)
 	return q->qp.iwdev->port->ops->stream_recv(q->qp.stream, iov, n);
 }
 
+/* Others look without the lock. */
+static void count_received(struct rnic_qp *q, u64 len)
+{
+	__atomic_store_n(&q->qp.rx_bytes, q->qp.rx_bytes + len, __ATOMIC_RELAXED);
+}
+
 static ssize_t recv_and_forget(struct rnic_qp *q)
 {
 	u8 buf[RX_CHUNK];
@@ -165,7 +171,7 @@ static ssize_t rx_once(struct rnic_qp *q, bool *full)
 	}
 	len = recv_pieces(q, iov, n);
 	if (len > 0) {
-		q->qp.rx_bytes += (u64)len;
+		count_received(q, (u64)len);
 		*full = !q->rx_dry || (size_t)len == sum(iov, n);
 		if (rdmap_rx_got(&q->rx, (size_t)len))
 			rx_fault(q);
@@ -193,7 +199,7 @@ static enum rx_result rx_drain(struct rnic_qp *q, bool to_end, int *error)
 			n = rx_once(q, &full);
 		} else {
 			n = recv_and_forget(q);
-			q->qp.rx_bytes += n > 0 ? (u64)n : 0;
+			count_received(q, n > 0 ? (u64)n : 0);
 		}
 		if (n == -EAGAIN)
 			return RX_DRAINED;
@@ -473,7 +479,9 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
 
 	mutex_lock(&qp->lock);
-	if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
+	if (qp->iw.initiator)
+		rnic_nudge(qp);
+	else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
 	mutex_unlock(&qp->lock);
 	serve(qp, 0);

@@ -143,7 +143,7 @@ struct irdma_qp {
 	struct rnic_iwarp_info iw;
 	bool lsmm_sent;
 	bool rtr_pending;          /* responder waits for the RTR: sends nothing before */
-	struct timer_list rtr_timer;
+	struct timer_list rtr_timer; /* responder: until the RTR is there; initiator: qp_nudge.c */
 	struct rdmap_error term;   /* sent or received */
 	u64 rx_fpdus, tx_fpdus, rx_bytes, tx_bytes; /* rx_*: under the rx lock */
 	/* the CM's, under its lock */

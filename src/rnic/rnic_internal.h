@@ -217,6 +217,7 @@ struct rnic_qp {
 	bool term_sent, term_received;
 	bool flushed;         /* rnic_qp_flush() was here */
 	bool eof;             /* the peer's FIN was read */
+	u32 nudges;           /* sent so far (qp_nudge.c) */
 	bool rtr_sent;
 	bool rtr_resp_due;    /* initiator sent a Read RTR, its response is not in yet */
 };
@@ -297,6 +298,10 @@ static inline bool rnic_tx_is_empty(const struct rnic_qp *q)
 /* qp_send.c; qp->lock held */
 void rnic_tx_run(struct irdma_qp *qp);
 u32 rnic_tx_payload(const struct rnic_qp *q, u32 hdr_len);
+
+/* qp_nudge.c; qp->lock held */
+void rnic_nudge_start(struct irdma_qp *qp);
+void rnic_nudge(struct irdma_qp *qp);
 
 /* qp_read.c: both ends of Reads and atomics */
 const struct rdmap_error *rnic_answer_read(struct rnic_qp *q, const struct ddp_hdr *h);

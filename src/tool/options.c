@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "shim/options.h"
 #include "tool/perf.h"
+#include "tool/sim_engine.h"
 #include "tool/tool.h"
 
 #define C BIT(TOOL_CONNECT)
@@ -27,7 +28,7 @@ enum key {
 	KEY_MPA_REV = 256, KEY_MODEL, KEY_RTR, KEY_IRD, KEY_ORD, KEY_CRC, KEY_NO_CRC, KEY_MARKERS, KEY_NO_FALLBACK, KEY_PRIVATE,
 	KEY_PRIVATE_HEX, KEY_PRIVATE_FILE, KEY_REJECT, KEY_REJECT_PERCENT, KEY_COUNT, KEY_RATE, KEY_PARALLEL, KEY_TIMEOUT, KEY_HOLD,
 	KEY_TOS, KEY_BIND, KEY_BACKLOG, KEY_JSON, KEY_PCAP, KEY_NODES, KEY_CONNECTIONS, KEY_LOSS, KEY_REORDER, KEY_DUPLICATE,
-	KEY_CORRUPT, KEY_DESTROY, KEY_LATENCY, KEY_SEED, KEY_DURATION, KEY_GEN, KEY_IPV6,
+	KEY_CORRUPT, KEY_DESTROY, KEY_DATA, KEY_LARGEST, KEY_LATENCY, KEY_SEED, KEY_DURATION, KEY_GEN, KEY_IPV6,
 	KEY_LISTEN, KEY_VERB, KEY_TEST, KEY_SIZE, KEY_DEPTH,
 	KEY_IFACES, KEY_LOG, KEY_STATS, KEY_INTERVAL,
 };
@@ -84,6 +85,8 @@ static const struct row {
 	{ S, "latency", KEY_LATENCY, "MS", "one-way delay (0.05)" },
 	{ S, "reject", KEY_REJECT_PERCENT, "PERCENT", "requests that are rejected (10)" },
 	{ S, "destroy", KEY_DESTROY, "PERCENT", "sides that vanish at a random moment (5)" },
+	{ S, "data", KEY_DATA, "PERCENT", "connections that move data (50)" },
+	{ S, "largest", KEY_LARGEST, "BYTES", "largest message (262144)" },
 	{ S, "seed", KEY_SEED, "N", "all chance comes from this (1)" },
 	{ S, "duration", KEY_DURATION, "SEC", "start nothing after this much virtual time" },
 	{ S, "gen", KEY_GEN, "1|2", "NIC generation: whole frames or address handles (2)" },
@@ -255,6 +258,8 @@ static bool parse_sim(int key, const char *arg, struct tool_options *o)
 	case KEY_CORRUPT: return percent(arg, &s->corrupt);
 	case KEY_REJECT_PERCENT: return percent(arg, &s->reject);
 	case KEY_DESTROY: return percent(arg, &s->destroy);
+	case KEY_DATA: return percent(arg, &s->data);
+	case KEY_LARGEST: return parse_u32(arg, 0, SIM_LARGEST_MAX, &s->largest);
 	case KEY_LATENCY: return parse_double(arg, 0, 10000, &s->latency_ms);
 	case KEY_SEED: return parse_u64(arg, 0, UINT64_MAX, &s->seed);
 	case KEY_DURATION: return parse_double(arg, 0, TIME_MAX_S, &s->duration_s);
@@ -450,7 +455,7 @@ static void defaults(enum tool_command command, struct tool_options *o)
 		.backlog = 128,
 		.interval_s = command == TOOL_PING ? 1 : 0,
 		.family = AF_UNSPEC,
-		.sim = { .nodes = 8, .reject = 10, .destroy = 5, .latency_ms = 0.05, .seed = 1, .gen = 2 },
+		.sim = { .nodes = 8, .reject = 10, .destroy = 5, .data = 50, .largest = 256u << 10, .latency_ms = 0.05, .seed = 1, .gen = 2 },
 	};
 	iwcm_options_init(&o->mpa);
 }

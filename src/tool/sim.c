@@ -36,6 +36,8 @@ static void set_params(const struct tool_options *o, struct tool_sim_params *p)
 		.corrupt = s->corrupt / 100,
 		.reject = s->reject / 100,
 		.destroy = s->destroy / 100,
+		.data = s->data / 100,
+		.largest = s->largest,
 		.progress = isatty(STDERR_FILENO) && !o->json ? on_progress : NULL,
 		.progress_arg = (void *)o,
 	};
@@ -82,6 +84,18 @@ static void print_frames(const struct tool_sim_result *r)
 	printf("        %llu retransmissions by the CM\n", (unsigned long long)r->stats.retransmits);
 }
 
+static void print_data(const struct tool_sim_result *r)
+{
+	int v;
+
+	printf("data: %llu sides of connections, %llu had sent and got all of it; %llu work requests flushed,\n"
+	       "      %llu of them as they were wrong\n", (unsigned long long)r->data_sides, (unsigned long long)r->data_complete,
+	       (unsigned long long)r->flushed, (unsigned long long)r->blamed);
+	for (v = 0; v < SIM_VERBS; v++)
+		printf("  %-20s %9llu messages %12llu bytes\n", tool_sim_verb_str((enum tool_sim_verb)v), (unsigned long long)r->moved[v].messages,
+		       (unsigned long long)r->moved[v].bytes);
+}
+
 static void print_text(const struct tool_options *o, const struct tool_sim_result *r)
 {
 	double wall = (double)r->wall_ns / 1e9;
@@ -90,6 +104,8 @@ static void print_text(const struct tool_options *o, const struct tool_sim_resul
 	       o->sim.nodes, o->sim.gen, (unsigned long long)o->sim.seed, (unsigned long long)r->events);
 	print_pairs(r);
 	print_causes(r);
+	if (o->sim.data > 0)
+		print_data(r);
 	print_frames(r);
 	printf("left: %llu nodes, %llu listeners, %llu buffers, %llu queue pairs, %llu ports,\n", (unsigned long long)r->left_nodes,
 	       (unsigned long long)r->left_listeners, (unsigned long long)r->left_bufs, (unsigned long long)r->left_qps,
@@ -145,6 +161,26 @@ static void json_frames(struct tool_json *j, const struct port_wire_stats *w)
 	tool_json_object_end(j);
 }
 
+static void json_data(struct tool_json *j, const struct tool_sim_result *r)
+{
+	static const char *const keys[] = { "send", "send_inv", "write", "write_imm", "read", "fetch_add", "cmp_swap", "bind" };
+	int v;
+
+	static_assert(ARRAY_SIZE(keys) == SIM_VERBS, "a key per verb");
+	tool_json_object(j, "data");
+	tool_json_u64(j, "sides", r->data_sides);
+	tool_json_u64(j, "complete", r->data_complete);
+	tool_json_u64(j, "flushed", r->flushed);
+	tool_json_u64(j, "blamed", r->blamed);
+	for (v = 0; v < SIM_VERBS; v++) {
+		tool_json_object(j, keys[v]);
+		tool_json_u64(j, "messages", r->moved[v].messages);
+		tool_json_u64(j, "bytes", r->moved[v].bytes);
+		tool_json_object_end(j);
+	}
+	tool_json_object_end(j);
+}
+
 static void json_left(struct tool_json *j, const struct tool_sim_result *r)
 {
 	tool_json_object(j, "left");
@@ -174,6 +210,7 @@ static void print_json(const struct tool_options *o, const struct tool_sim_resul
 	tool_json_u64(&j, "seed", o->sim.seed);
 	tool_json_u64(&j, "events", r->events);
 	json_pairs(&j, r);
+	json_data(&j, r);
 	json_frames(&j, &r->wire);
 	tool_json_u64(&j, "retransmits", r->stats.retransmits);
 	json_left(&j, r);

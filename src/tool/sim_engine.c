@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "iwcm/iwcm_nic.h"
-#include "tool/sim_world.h"
+#include "tool/sim_data.h"
 
 #define SIDES_PER_HOST 64u       /* connections that a host has under way, about */
 #define UNDER_WAY_MAX 4096u
@@ -74,6 +74,11 @@ bool sim_no_rtr(const struct sim *sim, const struct sim_rec *rec)
 	const struct iwcm_options *o = &sim->hosts[rec->to].opt;
 
 	return rec->rev == MPA_REV_2 && o->mpa_revision == MPA_REV_2 && rec->p2p && rec->rtr && o->peer_to_peer && !(rec->rtr & o->rtr);
+}
+
+bool sim_is_clean(const struct tool_sim_params *p)
+{
+	return p->loss == 0 && p->reorder == 0 && p->duplicate == 0 && p->corrupt == 0 && p->destroy == 0;
 }
 
 /* FNV-1a over words, with a stir so that high bits reach low ones. */
@@ -182,7 +187,8 @@ static int host_open(struct sim *sim, u32 index)
 		return err;
 	iwcm_set_observers(h->ctx, index == 0 ? sim->p->capture : NULL, sim->p->corrupt > 0 ? sim_watch_frame : NULL, NULL, h);
 	iwcm_set_handler(h->ctx, sim_on_event, NULL, h);
-	return host_listen(h);
+	err = sim->p->data > 0 ? sim_host_data_open(h) : 0;
+	return err ? err : host_listen(h);
 }
 
 /* ---- the world ---- */
@@ -209,6 +215,7 @@ static int world_open(struct sim *sim)
 	sim->hosts = calloc(p->nodes, sizeof(*sim->hosts));
 	if (!sim->segment || !sim->hosts)
 		return -ENOMEM;
+	err = p->data > 0 ? sim_pattern_make(sim) : 0;
 	for (i = 0; i < p->nodes && !err; i++)
 		err = host_open(sim, i);
 	return err;
@@ -234,12 +241,16 @@ static void world_close(struct sim *sim)
 		sim_side_free(sim->sides[i]);
 	free(sim->sides);
 	for (i = 0; sim->hosts && i < sim->p->nodes; i++) {
+		sim_host_data_close(&sim->hosts[i]);
 		iwcm_close(sim->hosts[i].ctx);
 		if (sim->hosts[i].net)
 			net_close(sim->hosts[i].net);
 	}
 	free(sim->hosts);
+	for (i = 0; i < sim->size_recs; i++)
+		free(sim->recs[i].counted);
 	free(sim->recs);
+	free(sim->pattern);
 	sim_set_free(&sim->sent);
 	sim_set_free(&sim->damaged);
 	if (sim->segment)
@@ -402,17 +413,12 @@ static const u32 pairs_allowed[SIM_OUTCOMES] = {
 	[SIM_DESTROYED] = BIT(SIM_NONE) | BIT(SIM_ESTABLISHED) | BIT(SIM_REJECTED) | BIT(SIM_FAILED) | BIT(SIM_DESTROYED),
 };
 
-static bool is_clean(const struct tool_sim_params *p)
-{
-	return p->loss == 0 && p->reorder == 0 && p->duplicate == 0 && p->corrupt == 0 && p->destroy == 0;
-}
-
 /* On a clean wire only what cannot work may fail, or what was answered too late. */
 static bool may_fail(const struct sim *sim, const struct sim_rec *rec)
 {
 	const struct iwcm_options *o = &sim->hosts[rec->to].opt;
 
-	if (!is_clean(sim->p) || rec->active.cause == CM_CAUSE_NO_MPA_REPLY)
+	if (!sim_is_clean(sim->p) || rec->active.cause == CM_CAUSE_NO_MPA_REPLY)
 		return true;
 	if (rec->rev > o->mpa_revision)
 		return !rec->fall_back;
@@ -471,6 +477,7 @@ static void simulate(struct sim *sim)
 	check_pairs(sim);
 	check_counters(sim);
 	check_frames(sim);
+	sim_data_check_hosts(sim);
 	sim_digest(sim, sim->r->wire.frames);
 	sim_digest(sim, sim->r->wire.delivered);
 	sim_digest(sim, sim->r->virtual_ns);
@@ -489,7 +496,7 @@ int tool_sim_run(const struct tool_sim_params *params, struct tool_sim_result *r
 	u64 begun_ns = loop_monotonic_ns();
 	int err;
 
-	if (params->nodes < 2 || (!params->ipv4 && !params->ipv6) || params->connections > UINT32_MAX)
+	if (params->nodes < 2 || (!params->ipv4 && !params->ipv6) || params->connections > UINT32_MAX || params->largest > SIM_LARGEST_MAX)
 		return -EINVAL;
 	memset(result, 0, sizeof(*result));
 	result->digest = 0xCBF29CE484222325ull;
@@ -519,4 +526,21 @@ const char *tool_sim_outcome_str(enum tool_sim_outcome o)
 
 	static_assert(ARRAY_SIZE(names) == SIM_OUTCOMES, "a name per outcome");
 	return (unsigned int)o < SIM_OUTCOMES ? names[o] : "?";
+}
+
+/**
+ * tool_sim_verb_str() - what was posted, in words
+ * @v: verb
+ *
+ * Return: the words, never NULL.
+ */
+const char *tool_sim_verb_str(enum tool_sim_verb v)
+{
+	static const char *const names[] = {
+		[SIM_SEND] = "Send", [SIM_SEND_INV] = "Send with Invalidate", [SIM_WRITE] = "Write", [SIM_WRITE_IMM] = "Write with Immediate",
+		[SIM_READ] = "Read", [SIM_FETCH_ADD] = "Fetch and Add", [SIM_CMP_SWAP] = "Compare and Swap", [SIM_BIND] = "bind",
+	};
+
+	static_assert(ARRAY_SIZE(names) == SIM_VERBS, "a name per verb");
+	return (unsigned int)v < SIM_VERBS ? names[v] : "?";
 }

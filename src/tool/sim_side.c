@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tool/sim_world.h"
+#include "tool/sim_data.h"
 
 #define SOON_NS (2 * NSEC_PER_MSEC)
 #define PATIENCE_ACTIVE_NS (20 * NSEC_PER_SEC)
@@ -26,25 +26,16 @@ enum pdata_kind { PDATA_REQUEST, PDATA_ACCEPT, PDATA_REJECT };
 
 /* ---- private data ---- */
 
-static u64 mix(u64 x)
-{
-	x ^= x >> 30;
-	x *= 0xBF58476D1CE4E5B9ull;
-	x ^= x >> 27;
-	x *= 0x94D049BB133111EBull;
-	return x ^ x >> 31;
-}
-
 /* Mostly short; requests begin with the serial number. */
 static u32 pdata_make(const struct sim *sim, u64 serial, enum pdata_kind kind, u8 out[PDATA_REQUEST_MAX])
 {
-	u64 h = mix(mix(sim->p->seed + 1) ^ mix(serial * 4 + kind));
+	u64 h = sim_mix(sim_mix(sim->p->seed + 1) ^ sim_mix(serial * 4 + kind));
 	u32 most = kind == PDATA_REJECT ? PDATA_REJECT_MAX : PDATA_REQUEST_MAX;
 	u32 least = kind == PDATA_REQUEST ? sizeof(serial) : 0, len, i;
 
 	len = h % 16 ? least + (u32)(h >> 8) % 57 : least + (u32)(h >> 8) % (most - least + 1);
 	for (i = 0; i < len; i++)
-		out[i] = (u8)(mix(h + i / 8) >> i % 8 * 8);
+		out[i] = (u8)(sim_mix(h + i / 8) >> i % 8 * 8);
 	if (kind == PDATA_REQUEST)
 		memcpy(out, &serial, sizeof(serial));
 	return len;
@@ -111,16 +102,28 @@ static struct sim_side *side_get(struct sim *sim, struct sim_host *host, u64 ser
 	s->active = active;
 	s->id = NULL;
 	s->alive = true;
+	s->data = NULL;
 	s->up = s->disconnected = s->waiting_for_reply = false;
 	sim->alive++;
 	return s;
+}
+
+/* With its data, whichever goes first. */
+static void destroy_id(struct sim_side *s)
+{
+	if (s->data)
+		sim_data_close(s->data);
+	else
+		iwcm_destroy_id(s->id);
+	s->data = NULL;
+	s->id = NULL;
 }
 
 void sim_side_free(struct sim_side *s)
 {
 	timer_del(&s->act);
 	timer_del(&s->kill);
-	iwcm_destroy_id(s->id);
+	destroy_id(s);
 	free(s);
 }
 
@@ -162,8 +165,7 @@ static void finish(struct sim_side *s)
 
 	timer_del(&s->act);
 	timer_del(&s->kill);
-	iwcm_destroy_id(s->id);
-	s->id = NULL;
+	destroy_id(s);
 	s->alive = false;
 	sim->alive--;
 	TAILQ_INSERT_TAIL(&sim->all_free, s, entry);
@@ -197,32 +199,50 @@ static void plan_kill(struct sim_side *s)
 
 static void hang_up(struct sim_side *s)
 {
-	int err = rand_gen_below(&s->sim->rand, 8) ? iwcm_disconnect(s->id) : iwcm_abort(s->id);
+	bool abort = !rand_gen_below(&s->sim->rand, 8);
+	int err = abort ? iwcm_abort(s->id) : iwcm_disconnect(s->id);
 
+	sim_rec(s->sim, s->serial)->aborted |= abort;
 	if (err && err != -ENOTCONN)
 		sim_violation(s->sim, "disconnecting gives %d", err);
 }
 
 /* One of the two hangs up, or both; the other has patience. */
+static bool is_mine_to_end(const struct sim_side *s)
+{
+	u64 h = sim_mix(s->serial ^ s->sim->p->seed);
+
+	return h % 4 == 3 || (h % 2 == 0) == s->active;
+}
+
+void sim_side_done(struct sim_side *s)
+{
+	if (is_mine_to_end(s) && !s->disconnected)
+		act_in(s, rand_gen_below(&s->sim->rand, 4) ? 0 : SOON_NS, hang_up);
+}
+
 static void on_established(struct sim_side *s, const struct iwcm_event *ev)
 {
 	struct sim *sim = s->sim;
-	u64 h = mix(s->serial ^ sim->p->seed);
-	bool mine = h % 4 == 3 || (h % 2 == 0) == s->active;
+	bool wait = s->data && (s->data->deal.orderly || s->data->deal.wrong);
 
 	s->up = true;
 	look(view_of(s), SIM_ESTABLISHED, &ev->info);
-	if (mine)
+	if (s->data)
+		sim_data_up(s->data, &ev->info);
+	if (is_mine_to_end(s) && !wait)
 		act_in(s, rand_gen_below(&sim->rand, 4 * sim->p->latency_ns + SOON_NS), hang_up);
 	else
 		act_in(s, s->active ? PATIENCE_ACTIVE_NS : PATIENCE_PASSIVE_NS, hang_up);
 }
 
-static void on_disconnected(struct sim_side *s)
+static void on_disconnected(struct sim_side *s, const struct iwcm_event *ev)
 {
 	if (!s->up || s->disconnected)
 		sim_violation(s->sim, "connection %llu: DISCONNECTED twice, or before ESTABLISHED", (unsigned long long)s->serial);
 	s->disconnected = true;
+	if (s->data)
+		s->data->in_order = !ev->status;
 }
 
 static void on_closed(struct sim_side *s, const struct iwcm_event *ev)
@@ -233,6 +253,8 @@ static void on_closed(struct sim_side *s, const struct iwcm_event *ev)
 		sim_violation(s->sim, "connection %llu: CLOSED without DISCONNECTED", (unsigned long long)s->serial);
 	if (s->active && !s->up)
 		sim_violation(s->sim, "connection %llu: CLOSED, but never established", (unsigned long long)s->serial);
+	if (s->data)
+		s->data->closed = true;
 	if (!s->up && v->outcome != SIM_REJECTED)
 		look(v, SIM_FAILED, &ev->info);
 	finish(s);
@@ -282,6 +304,7 @@ static void begin(struct sim_side *s)
 	struct iwcm_options o;
 	int err;
 
+	rec->from = (u16)s->host->index;
 	rec->to = (u16)((s->host->index + 1 + rand_gen_below(&sim->rand, sim->p->nodes - 1)) % sim->p->nodes);
 	random_target(sim, &sim->hosts[rec->to], &to);
 	random_options(sim, &o);
@@ -299,6 +322,17 @@ static void begin(struct sim_side *s)
 		plan_kill(s);
 }
 
+/* Queues and memory, if this is a connection that moves data. False: the side has ended. */
+static bool give_data(struct sim_side *s)
+{
+	if (!sim_has_data(s->sim, s->serial))
+		return true;
+	s->data = sim_data_open(s);
+	if (!s->data)
+		finish(s);
+	return s->data;
+}
+
 static void on_resolved(struct sim_side *s)
 {
 	u8 pdata[PDATA_REQUEST_MAX];
@@ -309,8 +343,11 @@ static void on_resolved(struct sim_side *s)
 		.ord = random_depth(s->sim),
 	};
 	struct sockaddr_storage local, remote;
-	int err = iwcm_connect(s->id, &p);
+	int err;
 
+	if (!give_data(s))
+		return;
+	err = iwcm_connect(s->id, &p);
 	if (err) {
 		refuse(s, "connecting", err);
 		return;
@@ -401,8 +438,11 @@ static void accept_it(struct sim_side *s)
 		.ird = random_depth(s->sim),
 		.ord = random_depth(s->sim),
 	};
-	int err = iwcm_accept(s->id, &p);
+	int err;
 
+	if (!give_data(s))
+		return;
+	err = iwcm_accept(s->id, &p);
 	if (!err) {
 		s->sim->accept_calls++;
 		sim_rec(s->sim, s->serial)->accepted = true;
@@ -487,7 +527,7 @@ static void on_side_event(struct sim_side *s, const struct iwcm_event *ev)
 		on_reply(s, ev);
 		break;
 	case IWCM_EVENT_DISCONNECTED:
-		on_disconnected(s);
+		on_disconnected(s, ev);
 		break;
 	case IWCM_EVENT_CLOSED:
 		on_closed(s, ev);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /* tool: `uwarp stat`: asks the processes that use uwarp, as src/shim/stats.h says. */
 #include <errno.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,18 +320,13 @@ static bool find_process(pid_t pid, struct process *p)
 	return found;
 }
 
-static bool has_ended(pid_t pid)
-{
-	return kill(pid, 0) && errno == ESRCH;
-}
-
 static int show_once(struct process *p, bool again, bool json)
 {
 	int err;
 	struct shim_stats *s = ask(p, &err);
 
-	if (!s && again && has_ended(p->pid))
-		return TOOL_OK;
+	if (!s && again && (err == -EACCES || err == -ECONNRESET))
+		return TOOL_OK; /* it answered before: it is about to end */
 	if (!s) {
 		tool_error("process %d: %s", (int)p->pid, why_not(err));
 		return TOOL_LOCAL;

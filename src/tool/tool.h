@@ -39,7 +39,8 @@ struct tool_pdata {
 
 struct tool_sim_options {
 	u32 nodes;
-	double loss, reorder, duplicate, corrupt, reject, destroy; /* percent */
+	double loss, reorder, duplicate, corrupt, reject, destroy, data; /* percent */
+	u32 largest;
 	double latency_ms;
 	double duration_s;
 	u64 seed;
