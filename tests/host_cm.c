@@ -339,6 +339,9 @@ static void stream_event(void *ctx, u32 events)
 	if (ep->close_in_event) {
 		ep->cm->port->ops->stream_close(ep->stream);
 		ep->stream = NULL;
+	} else if (ep->drain_in_event) {
+		ep->cm->port->ops->stream_drain(ep->stream, "why", 3);
+		ep->stream = NULL;
 	}
 }
 

@@ -39,7 +39,7 @@ struct cm_ep {
 	struct port_stream *stream;
 	u32 events;          /* all raised so far */
 	int calls;
-	bool close_in_event;
+	bool close_in_event, drain_in_event;
 	LIST_ENTRY(cm_ep) entry;
 };
 

@@ -1047,6 +1047,226 @@ static void test_stream_close(void **state)
 	close(fd);
 }
 
+/* ---- draining ---- */
+
+static void stream_drain(struct cm_ep *ep, const void *rest, u32 len)
+{
+	ops()->stream_drain(ep->stream, rest, len);
+	ep->stream = NULL;
+}
+
+static int open_descriptors(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void close_and_wait(int fd, int left)
+{
+	close(fd);
+	cm_until(&cm, open_descriptors() <= left);
+}
+
+/* The peer has sent, is sending and goes on: it hears what we said, and no reset. */
+static void test_drain(void **state)
+{
+	static u8 chunk[65536];
+	int fd, none = open_descriptors();
+	struct cm_ep *ep = stream(&fd);
+
+	send_text(fd, "unread");
+	cm_until(&cm, ep->events & PORT_READABLE);
+	assert_int_equal(stream_send(ep, "why", 3), 3);
+	stream_drain(ep, NULL, 0);
+	ep->events = 0;
+	for (int i = 0; i < 100; i++) {
+		assert_true(send(fd, chunk, sizeof(chunk), MSG_NOSIGNAL | MSG_DONTWAIT) > 0 || errno == EAGAIN);
+		cm_wait(&cm, 1);
+	}
+	expect_bytes(fd, "why");
+	expect_eof(fd);
+	send_text(fd, "still not reset");
+	cm_settle(&cm);
+	send_text(fd, "not even now");
+	close_and_wait(fd, none);
+	assert_int_equal(ep->events, 0);
+	/* Bytes of the CM's time, unread; and it was shut down before. */
+	ep = active(true, &fd);
+	assert_int_equal(cm_offload(ep, "unread", 6), 0);
+	ops()->stream_shutdown(ep->stream);
+	stream_drain(ep, NULL, 0);
+	expect_eof(fd);
+	send_text(fd, "more");
+	cm_settle(&cm);
+	send_text(fd, "and more");
+	close_and_wait(fd, none);
+	/* The peer resets. */
+	ep = stream(&fd);
+	stream_drain(ep, "rest", 4);
+	expect_bytes(fd, "rest");
+	plain_reset(fd);
+	cm_until(&cm, open_descriptors() <= none);
+	/* It has reset before. */
+	ep = stream(&fd);
+	plain_reset(fd);
+	stream_drain(ep, "rest", 4);
+	cm_until(&cm, open_descriptors() <= none);
+	/* We have. */
+	ep = stream(&fd);
+	ops()->stream_abort(ep->stream);
+	stream_drain(ep, "rest", 4);
+	expect_reset(fd);
+	close_and_wait(fd, none);
+}
+
+/* The socket is full: what waits goes out as the peer makes room. */
+static void test_drain_full(void **state)
+{
+	static u8 chunk[65536];
+	int fd, lfd = plain_listen(true, 0), none = open_descriptors();
+	size_t sent = 0, got = 0;
+	struct cm_ep *ep;
+	ssize_t n;
+
+	set_receive_buffer(lfd, 4096);
+	ep = cm_connect(&cm, true, plain_number(lfd));
+	fd = plain_accept(lfd);
+	assert_int_equal(cm_offload(ep, NULL, 0), 0);
+	while ((n = stream_send(ep, chunk, sizeof(chunk))) > 0)
+		sent += (size_t)n;
+	stream_drain(ep, chunk, sizeof(chunk));
+	sent += sizeof(chunk);
+	while (got < sent) {
+		if (!(got & 1023))
+			send(fd, chunk, 1000, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = recv(fd, chunk, sizeof(chunk), MSG_DONTWAIT);
+		assert_true(n > 0 || errno == EAGAIN);
+		got += n > 0 ? (size_t)n : 0;
+		cm_wait(&cm, n > 0 ? 0 : 10);
+	}
+	expect_eof(fd);
+	close_and_wait(fd, none);
+	close(lfd);
+}
+
+/* A peer that sends for ever has two seconds. */
+static void test_drain_time_limit(void **state)
+{
+	static u8 chunk[65536];
+	int fd, none = open_descriptors();
+	struct cm_ep *ep = stream(&fd);
+
+	stream_drain(ep, NULL, 0);
+	for (int i = 0; i < 50; i++) {
+		send(fd, chunk, sizeof(chunk), MSG_NOSIGNAL | MSG_DONTWAIT);
+		cm_wait(&cm, 1);
+	}
+	cm.skip_ns += 1900 * NSEC_PER_MSEC;
+	cm_settle(&cm);
+	assert_int_equal(open_descriptors(), none + 2);
+	cm.skip_ns += 101 * NSEC_PER_MSEC;
+	cm_until(&cm, open_descriptors() == none + 1);
+	send(fd, "x", 1, MSG_NOSIGNAL);
+	assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), -1);
+	close(fd);
+}
+
+/* More than a quarter of the usual limit: the oldest goes. */
+static void test_drain_too_many(void **state)
+{
+	enum { MAX = 256, MORE = 3 };
+	static int fd[MAX + MORE];
+	int none = open_descriptors();
+
+	for (int i = 0; i < MAX + MORE; i++) {
+		struct cm_ep *ep = active(true, &fd[i]);
+
+		assert_int_equal(cm_offload(ep, NULL, 0), 0);
+		stream_drain(ep, "why", 3);
+	}
+	assert_int_equal(open_descriptors(), none + MAX + MORE + MAX);
+	for (int i = 0; i < MAX + MORE; i++) {
+		send_text(fd[i], "x");
+		if (i >= MORE)
+			send_text(fd[i], "y");
+		else
+			assert_int_equal(send(fd[i], "y", 1, MSG_NOSIGNAL), -1);
+	}
+	cm_settle(&cm);
+	for (int i = MORE; i < MAX + MORE; i++) {
+		expect_bytes(fd[i], "why");
+		expect_eof(fd[i]);
+	}
+	for (int i = 0; i < MAX + MORE; i++)
+		close(fd[i]);
+	cm_until(&cm, open_descriptors() == none);
+}
+
+/* The port goes first, and what is there by then is not answered with a reset. */
+static void test_drain_unplug(void **state)
+{
+	int fd, none = open_descriptors();
+	struct cm_ep *ep = stream(&fd);
+
+	send_text(fd, "unread");
+	stream_drain(ep, "why", 3);
+	cm_unplug(&cm);
+	assert_int_equal(open_descriptors(), none + 1);
+	expect_bytes(fd, "why");
+	expect_eof(fd);
+	close(fd);
+	cm_plug(&cm, cm.h);
+}
+
+static void test_drain_in_event(void **state)
+{
+	int fd, none = open_descriptors();
+	struct cm_ep *ep = stream(&fd);
+
+	ep->drain_in_event = true;
+	send_text(fd, "x");
+	cm_until(&cm, !ep->stream);
+	send_text(fd, "y");
+	cm_settle(&cm);
+	expect_bytes(fd, "why");
+	expect_eof(fd);
+	assert_int_equal(ep->calls, 1);
+	close_and_wait(fd, none);
+}
+
+/* A child's copy ends nothing of ours; one that takes over goes on. */
+static void test_drain_fork(void **state)
+{
+	int fd, status, none = open_descriptors();
+	struct cm_ep *ep = stream(&fd);
+	pid_t child;
+
+	stream_drain(ep, "why", 3);
+	port_host_fork_prepare(cm.h);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		port_host_fork_child(cm.h);
+		if (port_host_fork_resume(cm.h))
+			_exit(1);
+		port_host_fork_adopt(cm.h, true);
+		send_text(fd, "to either");
+		cm_settle(&cm);
+		cm.skip_ns += 3 * NSEC_PER_SEC; /* enough for its copy */
+		cm_settle(&cm);
+		_exit(open_descriptors() != none + 1);
+	}
+	port_host_fork_parent(cm.h);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	expect_bytes(fd, "why");
+	expect_eof(fd);
+	close_and_wait(fd, none);
+}
+
 static void test_stream_close_in_event(void **state)
 {
 	struct cm_ep *ep[8];
@@ -1289,9 +1509,10 @@ int main(void)
 		T(out_of_descriptors),
 		T(reserve), T(reserve_ipv6), T(reserve_shared), T(reserve_two_nics), T(quad_filter),
 		T(stream), T(stream_closed_by_us_first), T(stream_reset), T(stream_reset_read_first), T(stream_abort),
-		T(stream_close), T(stream_close_in_event), T(stream_close_in_others_event), T(stream_leftover),
+		T(stream_close), T(drain), T(drain_full), T(drain_time_limit), T(drain_too_many),
+		T(drain_unplug), T(drain_in_event), T(stream_close_in_event), T(stream_close_in_others_event), T(stream_leftover),
 		T(stream_leftover_unseen), T(stream_signals_old_edges), T(stream_after_fin), T(stream_full), T(fork),
-		T(both_ends),
+		T(both_ends), T(drain_fork), /* which changes how this process closes: the last */
 	};
 
 	signal(SIGPIPE, SIG_IGN);

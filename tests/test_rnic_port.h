@@ -42,7 +42,9 @@ struct fake {
 	u32 sent_len;
 	bool sent_ah;
 	int reserved, released, kicked;
-	size_t unread;            /* bytes in the stream that was closed last */
+	int drains;               /* streams that were drained, not just closed, */
+	u8 *rest;                 /* and what the last one was given to say */
+	u32 rest_len;
 };
 
 static inline struct fake *fake_of(struct port *p)
@@ -200,11 +202,22 @@ static void fake_close(struct port_stream *s)
 	struct port_stream *newest = s;
 
 	__atomic_compare_exchange_n(&s->fake->stream, &newest, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->fake->unread, s->in_len - s->in_off, __ATOMIC_RELAXED);
 	__atomic_fetch_sub(&s->fake->streams_open, 1, __ATOMIC_RELAXED);
 	free(s->in);
 	free(s->out);
 	free(s);
+}
+
+static void fake_drain(struct port_stream *s, const void *rest, u32 len)
+{
+	struct fake *f = s->fake;
+
+	f->drains++;
+	f->rest_len = len;
+	f->rest = realloc(f->rest, len + 1u);
+	if (len)
+		memcpy(f->rest, rest, len);
+	fake_close(s);
 }
 
 static int fake_stream_error(struct port_stream *s)
@@ -231,6 +244,7 @@ static const struct port_ops fake_ops = {
 	.stream_shutdown = fake_shutdown,
 	.stream_abort = fake_abort,
 	.stream_close = fake_close,
+	.stream_drain = fake_drain,
 	.stream_error = fake_stream_error,
 };
 
@@ -268,6 +282,7 @@ static inline void fake_close_all(struct fake *f)
 {
 	loop_run(&f->loop);
 	rnic_device_destroy(f->dev);
+	free(f->rest);
 	assert_int_equal(f->unplugged, 1);
 	assert_int_equal(f->streams_open, 0);
 	assert_int_equal(f->ahs_open, 0);

@@ -120,24 +120,29 @@ static void peer_says_rtr(u32 kind)
 	peer_says_now(u, len);
 }
 
-/* The next message the QP sent; false if there is none. */
-static bool peer_hears(struct ddp_hdr *h)
+/* The next message in @bytes from *@at on; false if there is none. */
+static bool hear(const u8 *bytes, size_t end, size_t *at, struct ddp_hdr *h)
 {
-	struct port_stream *s = fake.stream;
 	struct rdmap_error err;
 	const u8 *ulpdu = NULL;
 	u32 len;
 
-	while (!ulpdu && peer_read < s->out_len) {
-		ssize_t n = mpa_rx_feed(&peer_rx, s->out + peer_read, s->out_len - peer_read, &ulpdu, &len);
+	while (!ulpdu && *at < end) {
+		ssize_t n = mpa_rx_feed(&peer_rx, bytes + *at, end - *at, &ulpdu, &len);
 
 		assert_true(n > 0);
-		peer_read += (size_t)n;
+		*at += (size_t)n;
 	}
 	if (!ulpdu)
 		return false;
 	assert_int_equal(ddp_parse(ulpdu, len, h, &err), 0);
 	return true;
+}
+
+/* That the QP sent. */
+static bool peer_hears(struct ddp_hdr *h)
+{
+	return hear(fake.stream->out, fake.stream->out_len, &peer_read, h);
 }
 
 static void expect_terminate(u8 layer, u8 etype, u8 code)
@@ -826,21 +831,56 @@ static void no_cm(void **state)
 	assert_int_equal(fake.streams_open, 0);
 }
 
-/* A Terminate must not be overtaken by the reset that unread data would cause. */
-static void unread_data_is_read_at_the_end(void **state)
+/* A Terminate must not be overtaken by the reset that unread data, or data to come, would cause. */
+static void terminated_stream_is_drained(void **state)
 {
 	static const u8 send[19] = { 0x41, 0x43, [13] = 1 };
-	struct port_stream *s;
 
 	go(&server);
 	peer_says_now(send, sizeof(send));
-	s = fake.stream;
 	assert_int_equal(qp->state, RNIC_QP_TERMINATE);
-	peer_says(send, sizeof(send));
-	assert_true(s->in_off < s->in_len);
+	assert_true(fake.stream->shut);
 	rnic_qp_release_stream(qp);
-	assert_int_equal(fake.unread, 0);
+	assert_int_equal(fake.drains, 1);
+	assert_int_equal(fake.rest_len, 0);
 	assert_int_equal(disconnects, 1);
+}
+
+static void others_are_closed(void **state)
+{
+	static const u8 send[19] = { 0x41, 0x43, [13] = 1 };
+
+	go(&server);
+	fake.stream->peer_fin = true;
+	peer_says(send, sizeof(send));
+	fake_event(&fake, PORT_READABLE | PORT_EOF);
+	assert_int_equal(qp->state, RNIC_QP_TERMINATE);
+	rnic_qp_release_stream(qp);
+	assert_int_equal(fake.drains, 0);
+}
+
+/* The stream was full: what had begun and the Terminate are the port's to send. */
+static void drained_with_the_rest(void **state)
+{
+	u8 read[DDP_UNTAGGED_HDR + RDMAP_READ_REQ_SIZE] = { 0x41, 0x41, [9] = 1, [13] = 1 };
+	static const u8 send[19] = { 0x41, 0x43, [13] = 1 };
+	struct ddp_hdr h;
+	size_t at = 0;
+
+	go(&server);
+	fake.stream->room = 5;
+	peer_says_now(read, sizeof(read));
+	peer_says_now(send, sizeof(send));
+	assert_int_equal(qp->state, RNIC_QP_TERMINATE);
+	assert_false(fake.stream->shut);
+	assert_false(peer_hears(&h));
+	rnic_qp_release_stream(qp);
+	assert_int_equal(fake.drains, 1);
+	assert_true(hear(fake.rest, fake.rest_len, &at, &h));
+	assert_int_equal(h.opcode, RDMAP_READ_RESP); /* it had begun */
+	assert_true(hear(fake.rest, fake.rest_len, &at, &h));
+	assert_int_equal(h.opcode, RDMAP_TERMINATE);
+	assert_int_equal(at, fake.rest_len);
 }
 
 /* Random bytes and events from a hostile peer, in every mode: no crash, one disconnect, nothing left. */
@@ -942,7 +982,9 @@ int main(void)
 		TEST(released_early),
 		TEST(released_in_rts),
 		TEST(no_cm),
-		TEST(unread_data_is_read_at_the_end),
+		TEST(terminated_stream_is_drained),
+		TEST(others_are_closed),
+		TEST(drained_with_the_rest),
 		TEST(chaos),
 	};
 

@@ -1024,6 +1024,97 @@ static void test_stream_reset(void **state)
 	wire_down();
 }
 
+static size_t tsa_conns(u32 nic)
+{
+	size_t conns;
+
+	port_wire_tsa_usage(x.nic[nic].port, &conns, NULL, NULL, NULL);
+	return conns;
+}
+
+/* The peer sends a little every 100 us until it has heard that we end, or @until_ns. */
+static void chatter(struct stream *peer, u64 until_ns)
+{
+	static u8 data[3000];
+
+	while (!(peer->events & (PORT_EOF | PORT_RESET)) && loop_now(&x.loop) < until_ns) {
+		peer->port->ops->stream_send(peer->s, &(struct iovec){ data, sizeof(data) }, 1);
+		port_wire_run(x.wire, loop_now(&x.loop) + 100 * US);
+	}
+}
+
+/* It goes on sending while we say why we end: it hears that, and our FIN, and no reset. */
+static void test_stream_drain(void **state)
+{
+	struct port_wire_path path = { .latency_ns = MS };
+	static u8 rest[70000];
+	const struct port_ops *ops;
+	struct stream st[2];
+	size_t taken = 0;
+	ssize_t n;
+	int full;
+
+	for (full = 0; full < 2; full++) {
+		wire_up(1);
+		ops = x.nic[0].port->ops;
+		port_wire_set_default(x.wire, &path);
+		offload(st);
+		chatter(&st[1], 5 * MS);
+		taken = 0;
+		do {
+			n = ops->stream_send(st[0].s, &(struct iovec){ rest, sizeof(rest) }, 1);
+			taken += n > 0 ? (size_t)n : 0;
+		} while (full && n > 0);
+		ops->stream_drain(st[0].s, rest, full ? sizeof(rest) : 0);
+		chatter(&st[1], NSEC_PER_SEC);
+		assert_int_equal(st[1].events & (PORT_EOF | PORT_RESET), PORT_EOF);
+		assert_int_equal(st[1].got, taken + (full ? sizeof(rest) : 0));
+		assert_int_equal(tsa_conns(0), 1);
+		ops->stream_close(st[1].s);
+		port_wire_run(x.wire, 10 * NSEC_PER_SEC);
+		assert_int_equal(tsa_conns(0), 0);
+		assert_int_equal(tsa_conns(1), 0);
+		check_sum();
+		wire_down();
+	}
+}
+
+/* One that never stops is stopped, one that was shut down before hears no less, and one that has ended is as closed. */
+static void test_stream_drain_ends(void **state)
+{
+	struct port_wire_path path = { .latency_ns = MS };
+	const struct port_ops *ops;
+	struct stream st[2];
+	u64 end;
+
+	wire_up(1);
+	ops = x.nic[0].port->ops;
+	port_wire_set_default(x.wire, &path);
+	offload(st);
+	ops->stream_shutdown(st[0].s);
+	port_wire_run(x.wire, 10 * MS);
+	assert_true(st[1].events & PORT_EOF);
+	ops->stream_drain(st[0].s, NULL, 0);
+	end = loop_now(&x.loop) + 2 * NSEC_PER_SEC;
+	st[1].events = 0;
+	chatter(&st[1], end + NSEC_PER_SEC);
+	assert_true(st[1].events & PORT_RESET);
+	assert_true(loop_now(&x.loop) >= end && loop_now(&x.loop) < end + 10 * MS);
+	assert_int_equal(tsa_conns(0), 0);
+	ops->stream_close(st[1].s);
+	/* Reset, and the owner does not know it yet. */
+	offload(st);
+	ops->stream_abort(st[1].s);
+	run();
+	ops->stream_drain(st[0].s, "x", 1);
+	ops->stream_close(st[1].s);
+	assert_int_equal(tsa_conns(0), 0);
+	/* Unplugged meanwhile. */
+	offload(st);
+	ops->stream_drain(st[0].s, "x", 1);
+	wire_down();
+}
+
 /* TIME_WAIT under the CM; a new connection from this end takes its place. */
 static void test_time_wait(void **state)
 {
@@ -1075,6 +1166,8 @@ int main(void)
 		cmocka_unit_test(test_reserve_ephemeral),
 		cmocka_unit_test(test_stream),
 		cmocka_unit_test(test_stream_reset),
+		cmocka_unit_test(test_stream_drain),
+		cmocka_unit_test(test_stream_drain_ends),
 		cmocka_unit_test(test_time_wait),
 	};
 

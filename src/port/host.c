@@ -39,7 +39,7 @@
  *
  * Timeouts. A segment that the CM did not take: 10 ms. A SYN that it did not answer: 200 ms, doubling, for
  * 10 s; then the connection, which the peer takes for established, is reset. Out of descriptors in accept():
- * 100 ms. All others (SYN, FIN, data) are the kernel's.
+ * 100 ms. A stream that drains: 2 s (host_drain.c). All others (SYN, FIN, data) are the kernel's.
  *
  * Left out: the kernel's retransmissions and the peer's real header fields are not seen, so not shown to taps;
  * urgent data; TCP_REPAIR, which would give the real sequence numbers, but only to root.
@@ -323,6 +323,17 @@ static void host_work_function(struct work_struct *w)
 
 /* ---- the instance ---- */
 
+/* Locked; may give the lock up. */
+static void handle_conn(struct port_host *h, struct host_conn *c, u32 epoll_events)
+{
+	if (c->state == HOST_STREAM)
+		host_stream_event(h, c, epoll_events);
+	else if (c->state == HOST_DRAIN)
+		host_drain_event(h, c, epoll_events);
+	else
+		host_conn_event(h, c, epoll_events);
+}
+
 static void handle_event(struct port_host *h, const struct epoll_event *ev)
 {
 	struct host_obj *o;
@@ -331,10 +342,8 @@ static void handle_event(struct port_host *h, const struct epoll_event *ev)
 	o = obj_of_event(h, ev->data.u64);
 	if (o && o->kind == HOST_LISTENER)
 		host_listener_event(h, container_of(o, struct host_listener, obj));
-	else if (o && container_of(o, struct host_conn, obj)->state == HOST_STREAM)
-		host_stream_event(h, container_of(o, struct host_conn, obj), ev->events);
 	else if (o)
-		host_conn_event(h, container_of(o, struct host_conn, obj), ev->events);
+		handle_conn(h, container_of(o, struct host_conn, obj), ev->events);
 	pthread_mutex_unlock(&h->lock);
 }
 
@@ -417,6 +426,7 @@ int port_host_open(struct loop *loop, struct net *net, struct port_host **out)
 		goto close_epoll;
 	pthread_mutex_init(&h->lock, NULL);
 	TAILQ_INIT(&h->ready);
+	TAILQ_INIT(&h->drains);
 	LIST_INIT(&h->ports);
 	workq_init(&h->workq, loop);
 	work_setup(&h->work, host_work_function);
@@ -481,13 +491,14 @@ int port_host_plug(struct port_host *h, const struct net_iface *iface, const str
 	return 0;
 }
 
-/* Address handles, filters and streams are gone already; reservations need not be. */
+/* Address handles, filters and streams are gone already; reservations, and streams that drain, need not be. */
 static void host_unplug(struct port *p)
 {
 	struct host_port *hp = host_port_of(p);
 	struct port_host *h = hp->host;
 
 	pthread_mutex_lock(&h->lock);
+	host_drain_unplug(hp);
 	host_drop_reservations(hp);
 	LIST_REMOVE(hp, entry);
 	pthread_mutex_unlock(&h->lock);
@@ -524,6 +535,7 @@ const struct port_ops host_ops = {
 	.stream_shutdown = host_stream_shutdown,
 	.stream_abort = host_stream_abort,
 	.stream_close = host_stream_close,
+	.stream_drain = host_stream_drain,
 	.stream_error = host_stream_error,
 	.stream_quiet = host_stream_quiet,
 };

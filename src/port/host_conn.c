@@ -23,6 +23,7 @@ static const char *const state_names[] = {
 	[HOST_ADOPTED] = "ADOPTED",
 	[HOST_OPEN] = "OPEN",
 	[HOST_STREAM] = "STREAM",
+	[HOST_DRAIN] = "DRAIN",
 	[HOST_DEAD] = "DEAD",
 };
 static_assert(ARRAY_SIZE(state_names) == HOST_STATES, "a name for each state");
@@ -34,6 +35,7 @@ static const u32 legal_steps[HOST_STATES] = {
 	[HOST_PENDING] = BIT(HOST_ADOPTED),
 	[HOST_ADOPTED] = BIT(HOST_OPEN) | BIT(HOST_DEAD),
 	[HOST_OPEN] = BIT(HOST_STREAM) | BIT(HOST_DEAD),
+	[HOST_STREAM] = BIT(HOST_DRAIN),
 };
 
 /**

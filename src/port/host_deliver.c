@@ -153,6 +153,10 @@ void host_conn_timer(struct port_host *h, struct host_conn *c)
 		host_stream_timer(h, c);
 		return;
 	}
+	if (c->state == HOST_DRAIN) {
+		host_drain_timer(h, c);
+		return;
+	}
 	if (c->state == HOST_PENDING || c->state == HOST_ADOPTED) {
 		if (host_now_ms(h) - c->offered_ms >= HOST_OFFER_GIVE_UP_MS) {
 			host_conn_fail(h, c, -ETIMEDOUT);

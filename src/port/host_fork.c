@@ -87,13 +87,18 @@ int port_host_fork_resume(struct port_host *h)
 /* Locked. */
 static void adopt(struct port_host *h, struct host_obj *o)
 {
+	struct host_conn *c = o->kind == HOST_CONN ? container_of(o, struct host_conn, obj) : NULL;
 	struct host_listener *l;
 
 	*fd_of(o) = o->put_by;
 	o->put_by = -1;
-	if (o->kind == HOST_CONN) {
-		host_watch(h, o, *fd_of(o), HOST_EPOLL_STREAM);
-		host_queue(h, container_of(o, struct host_conn, obj));
+	if (c && c->state == HOST_DRAIN) {
+		host_watch(h, o, c->fd, host_drain_watch(c));
+		return;
+	}
+	if (c) {
+		host_watch(h, o, c->fd, HOST_EPOLL_STREAM);
+		host_queue(h, c);
 		return;
 	}
 	l = container_of(o, struct host_listener, obj);

@@ -21,6 +21,7 @@
 #define HOST_BURST_MAX 16u           /* connections accepted per readiness report */
 #define HOST_EVENTS_MAX 64           /* epoll events per batch */
 #define HOST_RUN_MAX 256u            /* connections served per batch */
+#define HOST_DRAINS_MAX 256u         /* draining sockets: a quarter of the usual limit of 1024 descriptors */
 #define HOST_BACKLOG_MIN 128         /* of the kernel's accept queue: a full one costs the peer a second */
 
 /* The CM may be unable to take a segment for a moment: its pool of ILQ buffers is bounded. */
@@ -31,6 +32,8 @@
 #define HOST_OFFER_GIVE_UP_MS 10000u
 /* Out of descriptors or memory in accept(): somebody has to give some back first. */
 #define HOST_ACCEPT_BACKOFF_MS 100u
+/* A peer hears a Terminate and stops: some round trips, and Linux's first three retransmissions (200, 400, 800 ms), but not for ever. */
+#define HOST_DRAIN_MS 2000u
 
 /* What is reported of a connection's socket. */
 #define HOST_EPOLL_STREAM (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)
@@ -113,6 +116,7 @@ enum host_state {
 	HOST_ADOPTED,     /* accepted, has an address handle; takes the CM's SYN+ACK */
 	HOST_OPEN,        /* both sides synchronised: data, FIN, ACK in both directions */
 	HOST_STREAM,      /* offloaded: the CM's segments end, the QP's reads and writes begin */
+	HOST_DRAIN,       /* the QP has closed it; what the peer still sends is thrown away (host_drain.c) */
 	HOST_DEAD,        /* no socket any more; the CM's segments are answered with RST unless it reset */
 	HOST_STATES
 };
@@ -133,7 +137,7 @@ struct host_conn {
 
 	struct hash_node node;      /* in port_host.conns while .hashed */
 	TAILQ_ENTRY(host_conn) ready;
-	TAILQ_ENTRY(host_conn) waiting; /* in listener->conns while .listener */
+	TAILQ_ENTRY(host_conn) waiting; /* in listener->conns while .listener, in port_host.drains while HOST_DRAIN */
 	struct host_listener *listener; /* until the CM has answered the SYN */
 	u64 offered_ms, offer_interval_ms;
 
@@ -198,6 +202,9 @@ struct port_host {
 	bool draining;              /* the loop's thread will look at .ready before it leaves */
 	struct workq workq;         /* wakes the loop's thread, or keeps it from sleeping */
 	struct work_struct work;
+
+	struct host_conn_list drains; /* oldest first */
+	u32 ndrains;
 
 	struct hash_table conns;        /* by struct host_tuple_key: pending ones; with taps also active ones */
 	struct hash_table reservations;
@@ -302,6 +309,13 @@ void host_stream_event(struct port_host *h, struct host_conn *c, u32 epoll_event
 void host_stream_run(struct port_host *h, struct host_conn *c);                     /* locked; gives the lock up */
 void host_stream_timer(struct port_host *h, struct host_conn *c);                   /* locked */
 
+/* host_drain.c */
+void host_stream_drain(struct port_stream *s, const void *rest, u32 len);
+void host_drain_event(struct port_host *h, struct host_conn *c, u32 epoll_events);  /* locked; may free it */
+void host_drain_timer(struct port_host *h, struct host_conn *c);                    /* locked; frees it */
+void host_drain_unplug(struct host_port *p);                                        /* locked */
+u32 host_drain_watch(const struct host_conn *c);                                    /* locked */
+
 /* host_tap.c: what taps are shown. All but the first do nothing unless the connection is tapped. */
 bool host_tapped(const struct host_conn *c);
 u32 host_segment_build(const struct host_conn *c, bool out, const struct host_segment *s, u8 *buf);
@@ -310,6 +324,7 @@ void host_tap_made_up(struct host_conn *c, bool out, u8 flags, u32 seq, u32 ack)
 void host_tap_offload(struct host_conn *c);
 ssize_t host_tap_sendmsg(struct host_conn *c, const struct msghdr *m);
 ssize_t host_tap_recvmsg(struct host_conn *c, struct msghdr *m);
+void host_tap_sent(struct host_conn *c, const void *data, u32 len);
 void host_tap_stream_end(struct host_conn *c, bool out, u8 flag);
 
 /* port.c: for ports whose threads are many */

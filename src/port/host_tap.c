@@ -293,6 +293,23 @@ ssize_t host_tap_recvmsg(struct host_conn *c, struct msghdr *m)
 }
 
 /**
+ * host_tap_sent() - show bytes that wait for room in the socket
+ * @c: the stream
+ * @data: the bytes
+ * @len: their number
+ */
+void host_tap_sent(struct host_conn *c, const void *data, u32 len)
+{
+	struct iovec iov = { (void *)data, len };
+
+	if (!host_tapped(c))
+		return;
+	port_taps_lock();
+	show_data(c, true, &iov, len);
+	port_taps_unlock();
+}
+
+/**
  * host_tap_stream_end() - show the end of a direction, or of both
  * @c: the stream
  * @out: direction

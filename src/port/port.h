@@ -128,6 +128,12 @@ struct port_ops {
 	void (*stream_abort)(struct port_stream *s);     /* RST; the stream still has to be closed */
 	/* Forget it: no event after this returns in the loop's thread. In-order end continues by itself; unread data or an open direction: FIN or RST as RFC 9293 3.10.4 says. */
 	void (*stream_close)(struct port_stream *s);
+	/*
+	 * As stream_close(), but the peer shall hear what was sent even if it goes on sending, which close would answer with a reset (RFC 1122 4.2.2.13), and that
+	 * makes it forget what it has not read: @rest (what stream_send() did not take) and FIN go out, and what comes is thrown away, until the peer's FIN or reset,
+	 * or for 2 s; then it is closed. The port's own business: unplug does not wait for it. NULL: the port has only stream_close().
+	 */
+	void (*stream_drain)(struct port_stream *s, const void *rest, u32 len);
 	int (*stream_error)(struct port_stream *s);      /* cause of PORT_RESET, negative errno */
 	/*
 	 * The user reads and writes by itself for a while (a program polls): @on: no READABLE, WRITABLE and EOF events; resets are still told. Off: events again, what

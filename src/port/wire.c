@@ -207,6 +207,7 @@ static ssize_t stream_recv(struct port_stream *s, const struct iovec *iov, int n
 static int stream_shutdown(struct port_stream *s) { return tsa_shutdown(conn_of(s)); }
 static void stream_abort(struct port_stream *s) { tsa_abort(conn_of(s)); }
 static void stream_close(struct port_stream *s) { tsa_close(conn_of(s)); }
+static void stream_drain(struct port_stream *s, const void *rest, u32 len) { tsa_drain(conn_of(s), rest, len); }
 static int stream_error(struct port_stream *s) { return tsa_error(conn_of(s)); }
 
 /* ---- plugging ---- */
@@ -259,6 +260,7 @@ static const struct port_ops wire_ops = {
 	.stream_shutdown = stream_shutdown,
 	.stream_abort = stream_abort,
 	.stream_close = stream_close,
+	.stream_drain = stream_drain,
 	.stream_error = stream_error,
 };
 

@@ -11,7 +11,7 @@
  * handled in that order, so a Terminate that stands in front of a reset is still read. A poller that meets the end leaves it to the loop's thread.
  *
  * Timeouts: the RTR's (RFC 6581 gives none; the CM chooses). After a Terminate the CM releases the stream at once and the
- * port ends it.
+ * port ends it: what the peer still sends is not answered with a reset, which would make it forget the Terminate (port_ops.stream_drain).
  */
 #include <stdlib.h>
 #include "rnic/rnic_internal.h"
@@ -20,7 +20,6 @@
 #define RX_CHUNK 16384
 #define RX_ROUNDS 32    /* reads per turn of the loop, */
 #define RX_BYTES (1u << 20) /* or so many bytes */
-#define DRAIN_ROUNDS 16 /* thrown away at the end, so that close does not reset what we said last */
 #define STREAM_ENDS (PORT_EOF | PORT_RESET | PORT_CLOSED)
 
 enum rx_result { RX_DRAINED, RX_MORE, RX_EOF, RX_ERROR };
@@ -489,22 +488,24 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 
 /* ---- giving the stream up ---- */
 
-/*
- * Closing a stream with unread data resets it (RFC 1122 4.2.2.13), and the reset may overtake our
- * Terminate. What is there is read first; a peer that keeps on sending gets the reset.
- */
-static void forget_unread(struct rnic_qp *q)
+/* A peer that has not ended its side may be sending, and shall hear our Terminate all the same. */
+static void close_stream(struct irdma_qp *qp)
 {
-	ssize_t n = 1;
+	const struct port_ops *ops = qp->iwdev->port->ops;
+	const u8 *rest;
+	u32 len;
 
-	for (int round = 0; round < DRAIN_ROUNDS && n > 0; round++)
-		n = recv_and_forget(q);
+	if (qp->state != RNIC_QP_TERMINATE || rnic_qp_of(qp)->eof || !ops->stream_drain) {
+		ops->stream_close(qp->stream);
+		return;
+	}
+	len = rnic_tx_rest(qp, &rest);
+	ops->stream_drain(qp->stream, rest, len);
 }
 
 static void release_locked(struct irdma_qp *qp)
 {
 	struct rnic_qp *q = rnic_qp_of(qp);
-	struct port_stream *stream = qp->stream;
 
 	timer_del(&qp->rtr_timer);
 	rnic_lease_end(qp);
@@ -513,15 +514,13 @@ static void release_locked(struct irdma_qp *qp)
 	rnic_qp_flush(qp);
 	if (qp->state != RNIC_QP_ERROR)
 		rnic_tx_run(qp);
-	if (qp->state == RNIC_QP_TERMINATE && !q->eof)
-		forget_unread(q);
+	qp->disconn_raised = true;
+	close_stream(qp);
 	rnic_tx_drop(qp);
 	rdmap_rx_destroy(&q->rx);
-	qp->disconn_raised = true;
 	q->events = 0;
 	rnic_qp_set_todo(q, q->todo & ~RNIC_TODO_DISCONNECT);
 	qp->stream = NULL;
-	qp->iwdev->port->ops->stream_close(stream);
 	/* The stream's reference becomes the work item's. If that is queued it has its own, and the caller has one. */
 	if (!workq_queue(&rnic_device_of(qp->iwdev)->wq, &q->work))
 		rnic_qp_put(qp);

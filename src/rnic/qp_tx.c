@@ -484,6 +484,19 @@ void rnic_tx_detach(struct irdma_qp *qp)
 	b->seg[0].control = true;
 }
 
+/* What a QP in TERMINATE still has to say: the rest of an FPDU that had begun, and the Terminate. Valid until rnic_tx_drop(). */
+u32 rnic_tx_rest(struct irdma_qp *qp, const u8 **bytes)
+{
+	struct rnic_qp *q = rnic_qp_of(qp);
+
+	rnic_tx_detach(qp); /* all of it staged */
+	*bytes = NULL;
+	if (rnic_tx_is_empty(q))
+		return 0;
+	*bytes = q->tx.batch->stage;
+	return q->tx.batch->stage_len;
+}
+
 void rnic_tx_fin_if_due(struct irdma_qp *qp)
 {
 	struct rnic_qp *q = rnic_qp_of(qp);

@@ -284,6 +284,7 @@ void rnic_tx_fin(struct irdma_qp *qp);  /* after what is queued */
 void rnic_tx_fin_if_due(struct irdma_qp *qp);
 void rnic_tx_set_stuck(struct rnic_qp *q, bool stuck);
 void rnic_tx_drop(struct irdma_qp *qp);
+u32 rnic_tx_rest(struct irdma_qp *qp, const u8 **bytes); /* number of bytes that the stream did not take and that must go out */
 void rnic_tx_detach(struct irdma_qp *qp); /* keep what must go out, and nothing of the program's memory */
 bool rnic_tx_prepare(struct rnic_qp *q);  /* there is a batch */
 bool rnic_tx_room(const struct rnic_qp *q, u32 pieces, u32 payload);

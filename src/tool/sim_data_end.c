@@ -30,8 +30,7 @@ static void check_complete(struct sim_data *d)
 }
 
 /*
- * Where nothing is lost, the NIC that was asked for something wrong has said so; only, it closes its stream then, and what arrives there
- * later is answered with a reset, which may overtake the Terminate.
+ * Where nothing is lost, the NIC that was asked for something wrong has said so, whatever was still sent to it.
  */
 static void check_terminated(struct sim_data *d)
 {
@@ -42,7 +41,7 @@ static void check_terminated(struct sim_data *d)
 		return;
 	rnic_qp_query(d->qp, &info);
 	for (u32 i = 0; i < d->next; i++)
-		if (d->own->msg[i].wrong && d->posted[i] != SIM_SKIPPED && !info.term_received && info.last_ae != RNIC_AE_LLP_CONNECTION_RESET)
+		if (d->own->msg[i].wrong && d->posted[i] != SIM_SKIPPED && !info.term_received)
 			sim_data_violation(d, "message %u was wrong, and no Terminate came", i);
 	if (!d->deal.wrong && (info.term_received || info.term_sent) && d->deal.orderly)
 		sim_data_violation(d, "a Terminate, and nothing was wrong: %s", rdmap_error_str(&info.term));

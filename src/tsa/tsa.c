@@ -649,6 +649,47 @@ void tsa_close(struct tsa_conn *c)
 		conn_free(c);
 }
 
+void tsa_forget_unread(struct tsa_conn *c)
+{
+	tsa_ring_drop(&c->rcv, c->rcv.len);
+	if (!c->ooo)
+		tsa_ring_free(c->tsa, &c->rcv);
+}
+
+/* 0 or -ENOMEM. Beyond cfg.send_buf: it is the last. */
+static int append(struct tsa_conn *c, const void *rest, u32 len)
+{
+	int ret = tsa_ring_reserve(c->tsa, &c->snd, c->snd.len + len);
+
+	if (ret)
+		return ret;
+	tsa_ring_write(&c->snd, c->snd.len, rest, len);
+	c->snd.len += len;
+	return 0;
+}
+
+/**
+ * tsa_drain() - the owner forgets the connection, but the peer is to hear the end
+ * @c: the connection, not the owner's any more; may be called from inside the callback
+ * @rest: bytes that tsa_sendv() did not take and that go out before the FIN
+ * @len: their number; 0 after tsa_shutdown()
+ *
+ * For TSA_DRAIN_NS what the peer sends is acknowledged and thrown away; a reset would make it throw away what it has
+ * not read, or take the rest of ours from the queue. After that it is as after tsa_close().
+ */
+void tsa_drain(struct tsa_conn *c, const void *rest, u32 len)
+{
+	if (!tsa_ended(c)) {
+		c->drain_until_ns = loop_now(c->tsa->loop) + TSA_DRAIN_NS;
+		tsa_forget_unread(c);
+		if (len && !c->fin_queued && append(c, rest, len))
+			tsa_abort(c);
+		else
+			after_read(c);
+	}
+	tsa_close(c);
+}
+
 int tsa_error(const struct tsa_conn *c)
 {
 	return c->error;

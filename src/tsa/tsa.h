@@ -63,6 +63,8 @@ int tsa_shutdown(struct tsa_conn *c);
 void tsa_abort(struct tsa_conn *c);
 /* Owner forgets the connection; it lives on inside until its end (bounded: FIN_WAIT2 at most 60 s). */
 void tsa_close(struct tsa_conn *c);
+/* As tsa_close(), behind @rest; what the peer sends is taken and thrown away for 2 s. */
+void tsa_drain(struct tsa_conn *c, const void *rest, u32 len);
 int tsa_error(const struct tsa_conn *c);
 
 /* A connection that reached TIME_WAIT under the CM. 0 or -ENOMEM. */

@@ -289,13 +289,15 @@ static void handle_payload(struct tsa_conn *c, struct seg *s)
 
 	if (!tsa_receiving(c) || (!s->len && !s->fin))
 		return;
-	if (s->len && !c->up) {
+	if (s->len && !c->up && loop_now(c->tsa->loop) >= c->drain_until_ns) {
 		/* Nobody will read it: say so (RFC 9293 3.6.1). */
 		tsa_send_reset(c);
 		tsa_end(c, TSA_ST_CLOSED, 0);
 		return;
 	}
 	handle_text(c, s);
+	if (!c->up)
+		tsa_forget_unread(c);
 	if (s->fin)
 		note_fin(c, end);
 	if (c->fin_held && c->rcv_nxt == c->rcv_fin)

@@ -10,6 +10,7 @@
 
 #define TSA_RTO_INITIAL_NS NSEC_PER_SEC        /* RFC 6298 2.1 */
 #define TSA_FIN_WAIT2_NS (60 * NSEC_PER_SEC)   /* without an owner; RFC 1122 4.2.2.20 leaves it open, Linux has 60 s */
+#define TSA_DRAIN_NS (2 * NSEC_PER_SEC)         /* a peer hears why, and stops: some round trips and retransmissions */
 #define TSA_MSS_MIN 48u                        /* a peer must not make us send headers only */
 #define TSA_BUF_MAX (1u << 30)                 /* RFC 7323 2.3: windows stay below 2^30 */
 #define TSA_OOO_RANGES 32                      /* holes remembered per connection */
@@ -136,6 +137,7 @@ struct tsa_conn {
 	u64 rtt_start_ns;
 	u64 srtt_ns, rttvar_ns, rto_ns;
 	u64 last_send_ns;
+	u64 drain_until_ns;       /* without an owner: until then text is thrown away, after it reset; 0: at once */
 	struct tsa_limit challenge;
 
 	struct tsa_ring snd, rcv;
@@ -178,6 +180,8 @@ void tsa_fail(struct tsa_conn *c, int error);
 void tsa_finish(struct tsa_conn *c);
 struct tsa_entry *tsa_find(struct tsa *t, const struct pkt_tuple *tuple, u64 hash);
 void tsa_entry_init(struct tsa_entry *e, enum tsa_kind kind, const struct tcp_info_ho *info);
+/* Nobody will read it. */
+void tsa_forget_unread(struct tsa_conn *c);
 /* May one more go out in this second? */
 bool tsa_limit_allow(struct tsa_limit *l, u64 now_ns);
 
