@@ -103,6 +103,8 @@ struct rnic_tx {
 	bool answer_turn;      /* fairness: the next message is an answer, if there is one */
 	bool mid;              /* the stream took a part of the FPDU in front */
 	bool stuck;            /* the stream was full; atomic for pollers */
+	bool held;             /* work requests wait for more of them, or for the program to poll; atomic for pollers */
+	u32 polls;             /* of both CQs, when something was posted last */
 	bool fin;              /* FIN once nothing is left to say */
 	bool fin_sent;
 };
@@ -350,5 +352,6 @@ void rnic_qp_term_event(struct irdma_qp *qp, const struct rdmap_error *err); /* 
 void rnic_lease_init(struct rnic_device *d);
 void rnic_lease_destroy(struct rnic_device *d);
 void rnic_lease_end(struct irdma_qp *qp);    /* qp->lock held: the stream's events are the loop's again */
+bool rnic_hold_back(struct rnic_qp *q);      /* qp->lock held, something was posted: may it wait? Then it is noted */
 
 #endif
