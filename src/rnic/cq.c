@@ -15,7 +15,7 @@
 #include <string.h>
 #include "rnic/rnic_internal.h"
 
-#define READ_EVERY 16 /* polls: then streams are read though there are completions, for else a busy sender would never read */
+#define READ_EVERY 8 /* polls: then streams are read though there are completions, for else a busy sender would never read */
 
 static u32 ring_size(int cqe)
 {

@@ -5,8 +5,8 @@
  * rnic_cq_poll() on an empty CQ comes here, and reads the streams of the CQ's QPs, some at a time, in turn; and sends on what a stream did not take.
  * That needs no other thread, so the NIC's should not be woken for it either.
  *
- * Lease. A QP that a program reads often (LEASE_POLLS times within LEASE_NS) is leased to it: its stream goes quiet to the NIC thread. Every LEASE_NS the loop looks
- * whether it still is read, and ends the lease if not; arming the CQ, which a program does before it sleeps, ends it at once. The end of a lease makes the port report
+ * Lease. A QP whose CQ a program polls often (LEASE_POLLS times within LEASE_NS) is leased to it: its stream goes quiet to the NIC thread. Every LEASE_NS the loop looks
+ * whether its stream still is read, and ends the lease if not; arming the CQ, which a program does before it sleeps, ends it at once. The end of a lease makes the port report
  * whatever is ready. Ports without a thread have no leases.
  *
  * Holding back. A system call for each small message is most of its cost. The first post after a poll is sent at once; those that follow, while the program does not
@@ -24,6 +24,11 @@
 #define LEASE_NS NSEC_PER_MSEC
 #define HOLD_WRS 32u     /* not more than these wait, */
 #define HOLD_BYTES 1024u /* and none that is larger */
+
+static u32 polls_of(const struct rnic_cq *cq)
+{
+	return __atomic_load_n(&cq->polls, __ATOMIC_RELAXED);
+}
 
 /* ---- leases ---- */
 
@@ -129,22 +134,24 @@ void rnic_lease_destroy(struct rnic_device *d)
 	pthread_mutex_destroy(&d->lease_lock);
 }
 
-/* Called with rx_lock held. Enough reads, soon after each other? */
-static bool is_read_often(struct rnic_qp *q)
+/* Called with rx_lock held. Enough polls, soon after each other? */
+static bool is_polled_often(const struct rnic_cq *cq, struct rnic_qp *q)
 {
-	if (q->poll_run++ == 0)
-		q->poll_run_ns = loop_monotonic_ns();
-	if (q->poll_run < LEASE_POLLS)
+	u32 polls = polls_of(cq);
+	u64 then = q->poll_run_ns;
+
+	if (polls - q->poll_run < LEASE_POLLS)
 		return false;
-	q->poll_run = 0;
-	return loop_monotonic_ns() - q->poll_run_ns < LEASE_NS;
+	q->poll_run = polls;
+	q->poll_run_ns = loop_monotonic_ns();
+	return q->poll_run_ns - then < LEASE_NS;
 }
 
 static void consider_lease(struct rnic_cq *cq, struct rnic_qp *q)
 {
 	struct irdma_qp *qp = &q->qp;
 
-	if (is_leased(q) || !qp->iwdev->port->ops->stream_quiet || cq->user_count > LEASE_QPS || rnic_cq_is_armed(cq) || !is_read_often(q))
+	if (is_leased(q) || !qp->iwdev->port->ops->stream_quiet || cq->user_count > LEASE_QPS || rnic_cq_is_armed(cq) || !is_polled_often(cq, q))
 		return;
 	mutex_lock(&qp->lock);
 	if (qp->stream && qp->state == RNIC_QP_RTS && !is_leased(q))
@@ -153,11 +160,6 @@ static void consider_lease(struct rnic_cq *cq, struct rnic_qp *q)
 }
 
 /* ---- holding back ---- */
-
-static u32 polls_of(const struct rnic_cq *cq)
-{
-	return __atomic_load_n(&cq->polls, __ATOMIC_RELAXED);
-}
 
 static void set_held(struct rnic_qp *q)
 {

@@ -204,7 +204,7 @@ struct rnic_qp {
 	TAILQ_ENTRY(rnic_qp) lease;  /* under the device's lease_lock, as .leased */
 	bool leased;            /* atomic for a look */
 	u32 polls, lease_polls; /* atomic: reads by pollers; what they were at the last tick */
-	u32 poll_run;           /* under rx_lock: reads by pollers since poll_run_ns */
+	u32 poll_run;           /* under rx_lock: polls of the CQ that were counted at poll_run_ns */
 	u64 poll_run_ns;
 	/* under qp.lock */
 	u32 todo;             /* RNIC_TODO_*; atomic for a look */
