@@ -22,6 +22,7 @@
 #define LEASE_QPS 8u     /* a CQ with more of them is not read often enough */
 #define LEASE_POLLS 16u
 #define LEASE_NS NSEC_PER_MSEC
+#define STUCK_EVERY 8u   /* polls: a stream that was full has room for more than a few bytes then */
 #define HOLD_WRS 32u     /* not more than these wait, */
 #define HOLD_BYTES 1024u /* and none that is larger */
 
@@ -215,7 +216,7 @@ static void poll_qp(struct rnic_cq *cq, struct rnic_qp *q)
 		consider_lease(cq, q);
 		rnic_rx_unlock(q);
 	}
-	if (__atomic_load_n(&q->tx.stuck, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&q->tx.stuck, __ATOMIC_RELAXED) && q->polls % STUCK_EVERY == 0)
 		send_on(q);
 }
 
