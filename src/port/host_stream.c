@@ -3,7 +3,9 @@
  * port/host: connections after offload. The socket and its epoll registration stay; who is told changes.
  *
  * Sending and receiving are one system call each, from any thread, without a lock: the user calls at most one
- * stream_send and one stream_recv of a stream at a time, and none during or after stream_close. Before the
+ * stream_send and one stream_recv of a stream at a time, and none during or after stream_close. They are made without libc: its functions are
+ * cancellation points, at which a program's thread that is cancelled (rping does so) would leave the QP's locks behind; and that costs more than
+ * a poll has to spare. Before the
  * socket's own bytes come those that were read for the CM and that it did not use (.left of .held).
  *
  * Epoll reports edges, so what had been reported before the offload is raised once by the ready queue.
@@ -216,6 +218,22 @@ void host_stream_event(struct port_host *h, struct host_conn *c, u32 epoll_event
 
 /* ---- data ---- */
 
+/* One piece needs no msghdr, which the kernel would copy in twice. As sendmsg(). */
+static ssize_t send_pieces(int fd, const struct msghdr *m)
+{
+	if (m->msg_iovlen == 1)
+		return syscall(SYS_sendto, fd, m->msg_iov->iov_base, m->msg_iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT, NULL, 0);
+	return syscall(SYS_sendmsg, fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* As recvmsg(). */
+static ssize_t recv_pieces(int fd, struct msghdr *m)
+{
+	if (m->msg_iovlen == 1)
+		return syscall(SYS_recvfrom, fd, m->msg_iov->iov_base, m->msg_iov->iov_len, MSG_DONTWAIT, NULL, NULL);
+	return syscall(SYS_recvmsg, fd, m, MSG_DONTWAIT);
+}
+
 /* Out of memory for a moment, which epoll does not report the end of. */
 static int try_later(struct host_conn *c)
 {
@@ -277,7 +295,7 @@ ssize_t host_stream_send(struct port_stream *s, const struct iovec *iov, int n)
 	if (unlikely(__atomic_load_n(&c->remainder_len, __ATOMIC_ACQUIRE)) && !remainder_gone(c))
 		return -EAGAIN;
 	do
-		rc = unlikely(host_tapped(c)) ? host_tap_sendmsg(c, &m) : sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		rc = unlikely(host_tapped(c)) ? host_tap_sendmsg(c, &m) : send_pieces(c->fd, &m);
 	while (rc < 0 && errno == EINTR);
 	return rc < 0 ? data_error(c, errno) : rc;
 }
@@ -315,7 +333,7 @@ ssize_t host_stream_recv(struct port_stream *s, const struct iovec *iov, int n)
 	if (unlikely(__atomic_load_n(&c->left, __ATOMIC_ACQUIRE)))
 		return recv_left(c, iov, n);
 	do
-		rc = unlikely(host_tapped(c)) ? host_tap_recvmsg(c, &m) : recvmsg(c->fd, &m, MSG_DONTWAIT);
+		rc = unlikely(host_tapped(c)) ? host_tap_recvmsg(c, &m) : recv_pieces(c->fd, &m);
 	while (rc < 0 && errno == EINTR);
 	return rc < 0 ? data_error(c, errno) : rc;
 }

@@ -30,7 +30,7 @@
 #define FPDUPTR_MASK 0xFFFCu /* RFC 5044 4.3: receivers treat the low two bits as zero */
 #define FPDU_MAX (((MPA_LEN_SIZE + MPA_ULPDU_MAX + 3) & ~3u) + MPA_CRC_SIZE)
 #define MULPDU_MIN 128u      /* RFC 5044 3.1 */
-#define EMSS_ANY 32768u      /* no Ethernet has such segments */
+#define EMSS_ANY 16384u      /* no Ethernet has such segments; loopback says half of its first window, less options */
 #define RX_BUF_MIN 256u
 
 /*

@@ -172,6 +172,7 @@ struct rdmap_rx {
 	u32 trailer;                   /* pad and CRC bytes still to come behind it */
 	bool direct;
 	u8 near_large;                 /* a large FPDU may come soon: how many small ones may before that hope is given up */
+	u32 tail;                      /* bytes of the small FPDU behind the last large one, 0: a large one followed */
 	u32 msn[DDP_QN_ATOMIC_RESP + 1]; /* expected, RFC 5041 5.3 */
 	u32 mo[DDP_QN_ATOMIC_RESP + 1];  /* expected */
 	u8 opcode[DDP_QN_ATOMIC_RESP + 1]; /* of the message in progress: its segments agree */

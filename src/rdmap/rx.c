@@ -12,7 +12,8 @@
  *
  * How much is read at a time (staging_want()): small FPDUs as many as there are; of a large one the rest and RX_AHEAD bytes of what follows it, so that
  * staging is empty or nearly so when the next one begins and next to nothing is ever moved to its front. With CRC off reads stay short for a few
- * small FPDUs after a large one, so that the next large one is direct as well: 64 KiB of a program are one FPDU of the largest size and a tiny one.
+ * small FPDUs after a large one, so that the next large one is direct as well: 64 KiB of a program are one FPDU of the largest size and a small one. If the last large
+ * one was followed by a small one (rx->tail), as much is read behind the next, so that such a message costs one read.
  *
  * With markers mpa_rx gathers FPDUs, and they are handled like those in staging.
  *
@@ -33,7 +34,7 @@
 #define RX_AHEAD 256u             /* trailer, perhaps a small FPDU, headers of the next */
 #define RX_NEAR_LARGE 4           /* small FPDUs after a large one for which another large one is expected */
 #define RX_SINK_PIECES 16
-static_assert(RX_STAGING >= MPA_LEN_SIZE + MPA_ULPDU_MAX + MPA_TRAILER_MAX + RX_AHEAD, "an FPDU must fit");
+static_assert(RX_STAGING >= MPA_LEN_SIZE + MPA_ULPDU_MAX + MPA_TRAILER_MAX + RX_AHEAD + RX_LARGE, "an FPDU must fit");
 
 const struct rdmap_error rdmap_rx_stop = { 0 };
 
@@ -220,6 +221,19 @@ static u32 direct_left(const struct rdmap_rx *rx)
 	return rx->direct ? rx->hdr.payload_len - rx->placed : 0;
 }
 
+/* What came, for what is read next: staging_want(), ahead(). */
+static void note_size(struct rdmap_rx *rx, u32 total)
+{
+	bool behind_large = rx->near_large == RX_NEAR_LARGE;
+
+	if (behind_large)
+		rx->tail = total < RX_LARGE ? total : 0;
+	if (total >= RX_LARGE)
+		rx->near_large = RX_NEAR_LARGE;
+	else if (rx->near_large)
+		rx->near_large--;
+}
+
 static bool end_direct(struct rdmap_rx *rx)
 {
 	const struct rdmap_error *err;
@@ -228,7 +242,7 @@ static bool end_direct(struct rdmap_rx *rx)
 		return false;
 	rx->start += rx->trailer;
 	rx->direct = false;
-	rx->near_large = RX_NEAR_LARGE;
+	note_size(rx, RX_LARGE);
 	rx->fpdus++;
 	err = rx->ops->finish(rx->ctx, &rx->hdr);
 	return err ? fail(rx, err, rx->hdr_bytes + MPA_LEN_SIZE, get_be16(rx->hdr_bytes)) : true;
@@ -251,10 +265,7 @@ static bool step(struct rdmap_rx *rx)
 	if (rx->crc && !mpa_crc_ok(fpdu, total))
 		return fail(rx, &bad_crc, NULL, 0);
 	rx->start += total;
-	if (total >= RX_LARGE)
-		rx->near_large = RX_NEAR_LARGE;
-	else if (rx->near_large)
-		rx->near_large--;
+	note_size(rx, total);
 	return handle_ulpdu(rx, fpdu + MPA_LEN_SIZE, ulpdu_len);
 }
 
@@ -275,6 +286,12 @@ static bool step_markers(struct rdmap_rx *rx, int *rc)
 	return ulpdu && handle_ulpdu(rx, ulpdu, ulpdu_len);
 }
 
+/* What is read behind a large FPDU. */
+static u32 ahead(const struct rdmap_rx *rx)
+{
+	return RX_AHEAD + rx->tail;
+}
+
 /* Bytes that the next read into staging should take, if there is room. */
 static u32 staging_want(const struct rdmap_rx *rx)
 {
@@ -282,7 +299,7 @@ static u32 staging_want(const struct rdmap_rx *rx)
 	bool one_by_one = rx->near_large && !rx->crc;
 
 	if (rx->direct) /* the trailer */
-		return RX_AHEAD;
+		return ahead(rx);
 	if (have < MPA_LEN_SIZE)
 		return one_by_one ? RX_AHEAD : rx->size;
 	total = mpa_fpdu_bytes(get_be16(rx->buf + rx->start));
@@ -290,7 +307,7 @@ static u32 staging_want(const struct rdmap_rx *rx)
 		return rx->size;
 	if (!rx->crc && have < RX_HDR)
 		return RX_AHEAD;
-	return total - have + RX_AHEAD;
+	return total - have + (total < RX_LARGE ? RX_AHEAD : ahead(rx));
 }
 
 static int want_staging(struct rdmap_rx *rx, struct iovec *iov)
@@ -322,7 +339,7 @@ static int want_direct(struct rdmap_rx *rx, struct iovec *iov, int max)
 		sum += iov[i].iov_len;
 	assert(sum > 0 && sum <= left);
 	if (sum == left)
-		iov[n++] = (struct iovec){ .iov_base = rx->buf, .iov_len = rx->trailer + RX_AHEAD };
+		iov[n++] = (struct iovec){ .iov_base = rx->buf, .iov_len = rx->trailer + ahead(rx) };
 	return n;
 }
 

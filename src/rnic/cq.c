@@ -5,8 +5,8 @@
  * A ring with one lock, under which a completion is copied in or out. Head and tail are also read without it, so that a program which polls
  * an empty queue takes no lock that those who complete need.
  *
- * Polling an empty queue reads the streams of the QPs that use it (qp_poll.c), in the program's thread. One thread at a time does so for a
- * queue; another one that polls meanwhile does not wait for it.
+ * Polling an empty queue reads the streams of the QPs that use it (qp_poll.c), in the program's thread; so does now and then polling one that never is empty. One
+ * thread at a time does so for a queue; another one that polls meanwhile does not wait for it.
  *
  * Overrun: a completion that finds no room is lost, and the program is told by IBV_EVENT_CQ_ERR, once. What is in the queue can still be
  * polled, then polling fails for good: a lost completion cannot be made up for. With ignore_overrun the oldest one is lost instead, silently.
@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "rnic/rnic_internal.h"
+
+#define READ_EVERY 8 /* polls: then streams are read though there are completions, for else a busy sender would never read */
 
 static u32 ring_size(int cqe)
 {
@@ -258,29 +260,42 @@ static int pop(struct rnic_cq *cq, int n, struct ibv_wc *wc, struct rnic_cqe *cq
 	return (int)have;
 }
 
+static bool is_held(const struct rnic_cq *cq)
+{
+	return __atomic_load_n(&cq->held, __ATOMIC_RELAXED);
+}
+
 static bool try_users_lock(struct rnic_cq *cq)
 {
 	return single_threaded() || !pthread_mutex_trylock(&cq->users_lock);
 }
 
-static void read_streams(struct rnic_cq *cq)
+/* Send what was held back for this poll, then read what came. */
+static void serve_streams(struct rnic_cq *cq, bool read)
 {
 	if (!try_users_lock(cq))
 		return;
-	if (!TAILQ_EMPTY(&cq->users))
+	if (is_held(cq)) {
+		__atomic_store_n(&cq->held, false, __ATOMIC_RELAXED);
+		rnic_qp_send_held(cq);
+	}
+	if (!TAILQ_EMPTY(&cq->users) && (read || rnic_cq_is_empty(cq)))
 		rnic_qp_poll_cq(cq);
 	mutex_unlock(&cq->users_lock);
 }
 
 static int poll_any(struct rnic_cq *cq, int n, struct ibv_wc *wc, struct rnic_cqe *cqe)
 {
+	u32 polls = __atomic_load_n(&cq->polls, __ATOMIC_RELAXED) + 1;
+	bool read = polls % READ_EVERY == 0;
+
 	if (n < 0)
 		return -EINVAL;
-	__atomic_store_n(&cq->polls, __atomic_load_n(&cq->polls, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); /* two that meet may count as one */
+	__atomic_store_n(&cq->polls, polls, __ATOMIC_RELAXED); /* two that meet may count as one */
 	if (n == 0)
 		return 0;
-	if (rnic_cq_is_empty(cq))
-		read_streams(cq);
+	if (read || is_held(cq) || rnic_cq_is_empty(cq))
+		serve_streams(cq, read);
 	if (!rnic_cq_is_empty(cq))
 		n = pop(cq, n, wc, cqe);
 	else

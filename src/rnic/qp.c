@@ -495,6 +495,8 @@ static void modify_locked(struct irdma_qp *qp, enum rnic_qp_state next)
 	switch (next) {
 	case RNIC_QP_CLOSING:
 		rnic_qp_set_state(qp, RNIC_QP_CLOSING);
+		if (rnic_qp_of(qp)->tx.held)
+			rnic_tx_run(qp);
 		rnic_tx_fin(qp);
 		break;
 	case RNIC_QP_TERMINATE:

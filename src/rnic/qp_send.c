@@ -328,6 +328,8 @@ void rnic_tx_run(struct irdma_qp *qp)
 	const struct rdmap_error *err;
 	enum build r = NOTHING;
 
+	if (q->tx.held)
+		__atomic_store_n(&q->tx.held, false, __ATOMIC_RELAXED);
 	if (!qp->stream || qp->state == RNIC_QP_ERROR)
 		return;
 	for (;;) {

@@ -167,7 +167,7 @@ static int post_chain(struct rnic_qp *q, struct ibv_send_wr *wr, struct ibv_send
  * @wr: a chain of them; inline data is copied, SGEs must stay until the completion
  * @bad: set on failure: the first one that was not posted
  *
- * If nothing is queued ahead, they are sent in the caller's thread.
+ * If nothing is queued ahead, they are sent in the caller's thread, at once but for a busy poller's small ones (qp_poll.c).
  *
  * Return: 0; -EINVAL (opcode, flags, number of SGEs, inline too long, state before RTS), -EOPNOTSUPP (Send with Immediate), -ENOMEM (full).
  */
@@ -184,7 +184,7 @@ int rnic_post_send(struct irdma_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 		rc = -EINVAL;
 	} else {
 		rc = post_chain(q, wr, bad);
-		if (!q->tx.stuck)
+		if (!q->tx.stuck && !(rc == 0 && !wr->next && rnic_hold_back(q)))
 			rnic_tx_run(qp);
 		if (unlikely(q->todo))
 			rnic_qp_kick(qp);

@@ -103,6 +103,8 @@ struct rnic_tx {
 	bool answer_turn;      /* fairness: the next message is an answer, if there is one */
 	bool mid;              /* the stream took a part of the FPDU in front */
 	bool stuck;            /* the stream was full; atomic for pollers */
+	bool held;             /* work requests wait for more of them, or for the program to poll; atomic for pollers */
+	u32 polls;             /* of both CQs, when something was posted last */
 	bool fin;              /* FIN once nothing is left to say */
 	bool fin_sent;
 };
@@ -202,7 +204,7 @@ struct rnic_qp {
 	TAILQ_ENTRY(rnic_qp) lease;  /* under the device's lease_lock, as .leased */
 	bool leased;            /* atomic for a look */
 	u32 polls, lease_polls; /* atomic: reads by pollers; what they were at the last tick */
-	u32 poll_run;           /* under rx_lock: reads by pollers since poll_run_ns */
+	u32 poll_run;           /* under rx_lock: polls of the CQ that were counted at poll_run_ns */
 	u64 poll_run_ns;
 	/* under qp.lock */
 	u32 todo;             /* RNIC_TODO_*; atomic for a look */
@@ -356,5 +358,6 @@ void rnic_qp_term_event(struct irdma_qp *qp, const struct rdmap_error *err); /* 
 void rnic_lease_init(struct rnic_device *d);
 void rnic_lease_destroy(struct rnic_device *d);
 void rnic_lease_end(struct irdma_qp *qp);    /* qp->lock held: the stream's events are the loop's again */
+bool rnic_hold_back(struct rnic_qp *q);      /* qp->lock held, something was posted: may it wait? Then it is noted */
 
 #endif

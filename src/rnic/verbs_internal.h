@@ -142,6 +142,7 @@ struct rnic_cq {
 	bool overrun;          /* atomic; what is in it can be polled, then -EOVERFLOW */
 	enum rnic_cq_armed armed; /* atomic for rnic_cq_is_armed() */
 	u32 polls;             /* atomic: calls of rnic_cq_poll(); who sees it stand still knows that nobody polls */
+	bool held;             /* atomic: work requests of its QPs wait for the next poll */
 	pthread_mutex_t users_lock; /* all below */
 	TAILQ_HEAD(rnic_cq_users, rnic_cq_user) users; /* order is qp_poll.c's to choose */
 	u32 user_count;
@@ -170,10 +171,12 @@ static inline bool rnic_cq_is_armed(const struct rnic_cq *cq)
 
 /*
  * qp_poll.c; called by cq.c with users_lock held, so cq->users can be walked and reordered, and no other lock.
- * rnic_qp_poll_cq: the CQ was found empty by a program that polls; one thread at a time is in it, others that poll meanwhile find the CQ empty.
+ * rnic_qp_poll_cq: a program polls, and found the CQ empty, or has not for many polls; one thread at a time is in it, others that poll meanwhile find the CQ empty.
+ * rnic_qp_send_held: the program polls, and cq->held was set.
  * rnic_qp_arm_cq: the CQ was just armed: from now on the NIC thread reads its QPs' streams, what has arrived included.
  */
 void rnic_qp_poll_cq(struct rnic_cq *cq);
+void rnic_qp_send_held(struct rnic_cq *cq);
 void rnic_qp_arm_cq(struct rnic_cq *cq);
 
 /* ---- receive queues (rq.c), a QP's own and those in SRQs ---- */

@@ -398,7 +398,7 @@ static int ping_all(struct iwcm_ctx *ctx, const struct tool_options *o, const st
 
 static int accept_test(struct perf_conn *c, const struct perf_test *t)
 {
-	u32 recvs = t->verb == PERF_READ ? 1 : t->verb == PERF_SEND && t->kind == PERF_BANDWIDTH ? 2 * t->depth + 2 : 2;
+	u32 recvs = t->verb == PERF_READ ? 1 : t->verb == PERF_SEND && t->kind == PERF_BANDWIDTH ? perf_window(t) + 2 : 2;
 	struct perf_remote own = perf_end_memory(&c->end);
 	struct perf_reply reply;
 	struct iwcm_conn_param p = { .private_data = &reply, .private_data_len = sizeof(reply), .ird = IWCM_MAX, .ord = IWCM_MAX };

@@ -69,18 +69,25 @@ struct perf_end {
 	struct perf_test test;
 	struct perf_remote peer;
 	int comp_fd;                /* comp() was called */
-	u32 sends, recvs;           /* posted, no completion seen */
+	u32 sends, recvs;           /* posted, no completion seen that counts them */
 	u32 acked;                  /* receives completed and not looked at by the test */
-	u64 idle_since_ns;          /* 0: not idle */
+	u32 idle_polls;             /* that found nothing, one after the other */
+	u64 idle_since_ns;
 	int error;                  /* negative errno; of the first failed completion */
 	enum ibv_wc_status wc_status;
 };
 int perf_end_open(struct perf_end *e, struct iwcm_ctx *ctx, struct irdma_device *iwdev, const struct perf_test *t);
 void perf_end_close(struct perf_end *e);
 struct perf_remote perf_end_memory(const struct perf_end *e);
-/* Each returns 0 or a negative errno. @len 0: no data. */
+/* Receives that the server of a bandwidth test of Sends keeps posted, and after how many messages it gives the client a credit. */
+#define PERF_CREDITS 4u
+static inline u32 perf_window(const struct perf_test *t)
+{
+	return PERF_CREDITS * t->depth;
+}
+/* @n work requests, in lists. 0 or a negative errno. @len 0: no data. */
 int perf_post_recv(struct perf_end *e, u32 n);
-int perf_post(struct perf_end *e, enum ibv_wr_opcode op, u32 len);
+int perf_post(struct perf_end *e, enum ibv_wr_opcode op, u32 len, u32 n);
 /* Take completions that are there; sleeps, for at most 100 ms, once nothing has come for a while. */
 int perf_progress(struct perf_end *e);
 int perf_spin(struct perf_end *e); /* never sleeps */

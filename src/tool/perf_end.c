@@ -17,7 +17,9 @@
 #define VERSION 1
 #define SPIN_NS NSEC_PER_MSEC
 #define SLEEP_MS 100
+#define CLOCK_EVERY 64 /* polls */
 #define WC_BATCH 32
+#define WR_LIST 16u /* work requests that are posted together */
 #define SPARE 16 /* messages beside those of the test: credits, the last word */
 
 static const char *const verb_names[PERF_VERBS] = { [PERF_SEND] = "send", [PERF_WRITE] = "write", [PERF_READ] = "read" };
@@ -129,16 +131,15 @@ static int open_memory(struct perf_end *e)
 
 static int open_queues(struct perf_end *e)
 {
-	struct rnic_cq_attr ca = { .cqe = (int)(4 * (e->test.depth + SPARE)), .comp = on_comp, .async = on_async, .ctx = e };
+	struct rnic_cq_attr ca = { .cqe = (int)(2 * (perf_window(&e->test) + SPARE)), .comp = on_comp, .async = on_async, .ctx = e };
 	struct rnic_qp_attr qa = {
 		.cap = {
 			.max_send_wr = e->test.depth + SPARE,
-			.max_recv_wr = 2 * e->test.depth + SPARE,
+			.max_recv_wr = perf_window(&e->test) + SPARE,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 			.max_inline_data = 64,
 		},
-		.sq_sig_all = true,
 		.async = on_async,
 		.ctx = e,
 	};
@@ -214,29 +215,52 @@ struct perf_remote perf_end_memory(const struct perf_end *e)
 int perf_post_recv(struct perf_end *e, u32 n)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)e->buf + e->test.size, .length = e->test.size, .lkey = rnic_mr_stag(e->mr) };
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_recv_wr wr[WR_LIST], *bad;
 	int err = 0;
 
-	for (; n && !err; n--) {
-		err = rnic_post_recv(e->qp, &wr, &bad);
-		e->recvs += !err;
+	while (n && !err) {
+		u32 part = min(n, WR_LIST);
+
+		for (u32 i = 0; i < part; i++)
+			wr[i] = (struct ibv_recv_wr){ .sg_list = &sge, .num_sge = 1, .next = i + 1 < part ? &wr[i + 1] : NULL };
+		err = rnic_post_recv(e->qp, wr, &bad);
+		e->recvs += err ? 0 : part;
+		n -= part;
 	}
 	return err;
 }
 
-int perf_post(struct perf_end *e, enum ibv_wr_opcode op, u32 len)
+/* The last one of a list completes for all: its wr_id is their number. */
+static int post_list(struct perf_end *e, const struct ibv_send_wr *model, u32 n)
+{
+	struct ibv_send_wr wr[WR_LIST], *bad;
+	int err;
+
+	for (u32 i = 0; i < n; i++) {
+		wr[i] = *model;
+		wr[i].next = &wr[i + 1];
+	}
+	wr[n - 1].next = NULL;
+	wr[n - 1].wr_id = n;
+	wr[n - 1].send_flags = IBV_SEND_SIGNALED;
+	err = rnic_post_send(e->qp, wr, &bad);
+	e->sends += err ? 0 : n;
+	return err;
+}
+
+int perf_post(struct perf_end *e, enum ibv_wr_opcode op, u32 len, u32 n)
 {
 	u64 at = (uintptr_t)e->buf + (op == IBV_WR_RDMA_READ ? e->test.size : 0);
 	struct ibv_sge sge = { .addr = at, .length = len, .lkey = rnic_mr_stag(e->mr) };
-	struct ibv_send_wr wr = { .opcode = op, .sg_list = &sge, .num_sge = len ? 1 : 0 }, *bad;
-	int err;
+	struct ibv_send_wr model = { .opcode = op, .sg_list = &sge, .num_sge = len ? 1 : 0 };
+	int err = 0;
 
 	if (op != IBV_WR_SEND) {
-		wr.wr.rdma.remote_addr = e->peer.addr;
-		wr.wr.rdma.rkey = e->peer.stag;
+		model.wr.rdma.remote_addr = e->peer.addr;
+		model.wr.rdma.rkey = e->peer.stag;
 	}
-	err = rnic_post_send(e->qp, &wr, &bad);
-	e->sends += !err;
+	for (; n && !err; n -= min(n, WR_LIST))
+		err = post_list(e, &model, min(n, WR_LIST));
 	return err;
 }
 
@@ -253,7 +277,7 @@ static void complete(struct perf_end *e, const struct ibv_wc *wc)
 	if (recv)
 		e->recvs--;
 	else
-		e->sends--;
+		e->sends -= (u32)wc->wr_id;
 	e->acked += recv;
 }
 
@@ -305,12 +329,14 @@ int perf_progress(struct perf_end *e)
 	int n = take(e);
 
 	if (n) {
-		e->idle_since_ns = 0;
+		e->idle_polls = 0;
 		return min(n, 0);
 	}
 	if (perf_stop)
 		return -EINTR;
-	if (!e->idle_since_ns)
+	if (e->idle_polls++ % CLOCK_EVERY)
+		return 0;
+	if (e->idle_polls == 1)
 		e->idle_since_ns = loop_monotonic_ns();
 	if (loop_monotonic_ns() - e->idle_since_ns < SPIN_NS)
 		return 0;

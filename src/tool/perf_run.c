@@ -3,14 +3,13 @@
  * tool: the tests of `uwarp perf`, both roles.
  *
  * latency, send: a message there, one back. latency, write: a Write there, whose last byte tells the server, and a Write back.
- * latency, read: one Read after the other. bandwidth: @depth messages under way; for Sends the server gives credits of half a
- * depth, because iWARP knows no "receiver not ready". A bandwidth test of Sends and Writes ends with a message there
- * and one back: until then nobody knows that everything has arrived.
+ * latency, read: one Read after the other. bandwidth: @depth messages under way. As a program does that wants speed, work requests
+ * are posted in lists, one of a list completes for all, and the completions that are there are taken together. For Sends the server has several depths of
+ * receives, and gives a credit for each depth that it has posted anew, because iWARP knows no "receiver not ready". A bandwidth test of
+ * Sends and Writes ends with a message there and one back: until then nobody knows that everything has arrived.
  */
 #include <stdlib.h>
 #include "tool/perf.h"
-
-#define CREDITS_MAX 4 /* under way: a depth is two of them, or one if it is odd */
 
 /* Until a receive has completed. */
 static int await_message(struct perf_end *e)
@@ -58,7 +57,7 @@ static int write_mark(struct perf_end *e, u64 n)
 	int err = await_sends(e, 0); /* the buffer is the one before's until then */
 
 	e->buf[e->test.size - 1] = mark(n);
-	return err ? err : perf_post(e, IBV_WR_RDMA_WRITE, e->test.size);
+	return err ? err : perf_post(e, IBV_WR_RDMA_WRITE, e->test.size, 1);
 }
 
 static int round_send(struct perf_end *e)
@@ -66,7 +65,7 @@ static int round_send(struct perf_end *e)
 	int err = perf_post_recv(e, 1);
 
 	if (!err)
-		err = perf_post(e, IBV_WR_SEND, e->test.size);
+		err = perf_post(e, IBV_WR_SEND, e->test.size, 1);
 	return err ? err : await_message(e);
 }
 
@@ -79,7 +78,7 @@ static int round_write(struct perf_end *e, u64 n)
 
 static int round_read(struct perf_end *e)
 {
-	int err = perf_post(e, IBV_WR_RDMA_READ, e->test.size);
+	int err = perf_post(e, IBV_WR_RDMA_READ, e->test.size, 1);
 
 	return err ? err : await_sends(e, 0);
 }
@@ -127,11 +126,6 @@ static int latency(struct perf_end *e, struct perf_result *out)
 
 /* ---- bandwidth ---- */
 
-static u32 credit_size(const struct perf_test *t)
-{
-	return max(t->depth / 2, 1u);
-}
-
 /* The last word, and its echo. */
 static int finish(struct perf_end *e)
 {
@@ -140,7 +134,7 @@ static int finish(struct perf_end *e)
 	if (!err)
 		err = await_sends(e, e->test.depth);
 	if (!err)
-		err = perf_post(e, IBV_WR_SEND, 0);
+		err = perf_post(e, IBV_WR_SEND, 0, 1);
 	return err ? err : await_message(e);
 }
 
@@ -154,15 +148,12 @@ static enum ibv_wr_opcode opcode_of(const struct perf_test *t)
 }
 
 /* As many of the rest as queue and credits allow. */
-static int post_some(struct perf_end *e, u64 *posted, u64 *allowed)
+static int post_some(struct perf_end *e, u64 *posted, u64 allowed)
 {
-	int err = 0;
+	u64 n = min(min(allowed, e->test.count) - *posted, (u64)(e->test.depth - e->sends));
 
-	while (!err && e->sends < e->test.depth && *posted < min(*allowed, e->test.count)) {
-		err = perf_post(e, opcode_of(&e->test), e->test.size);
-		*posted += !err;
-	}
-	return err;
+	*posted += n;
+	return perf_post(e, opcode_of(&e->test), e->test.size, (u32)n);
 }
 
 /* Credits that have come; each makes room for its successor. */
@@ -189,16 +180,15 @@ static int await_echo(struct perf_end *e, u64 credits)
 
 static int bandwidth(struct perf_end *e, struct perf_result *out)
 {
-	u64 begun = loop_monotonic_ns(), posted = 0, got = 0, per = credit_size(&e->test), all = 0, allowed;
+	u64 begun = loop_monotonic_ns(), posted = 0, got = 0, per = e->test.depth, all = 0;
 	int err = 0;
 
 	if (e->test.verb == PERF_SEND) {
 		all = e->test.count / per;
-		err = perf_post_recv(e, CREDITS_MAX);
+		err = perf_post_recv(e, PERF_CREDITS);
 	}
 	while (posted < e->test.count && !err) {
-		allowed = all ? e->test.depth + got * per : UINT64_MAX;
-		err = post_some(e, &posted, &allowed);
+		err = post_some(e, &posted, all ? perf_window(&e->test) + got * per : UINT64_MAX);
 		if (!err)
 			err = perf_progress(e);
 		if (!err)
@@ -258,27 +248,35 @@ static int serve_latency(struct perf_end *e)
 		if (!err)
 			err = await_sends(e, e->test.depth);
 		if (!err)
-			err = perf_post(e, IBV_WR_SEND, e->test.size);
+			err = perf_post(e, IBV_WR_SEND, e->test.size, 1);
 	}
 	return err;
 }
 
+/* All messages that have come, their receives posted anew. */
+static int take_messages(struct perf_end *e, u64 *n)
+{
+	u32 got = (u32)min((u64)e->acked, e->test.count - *n); /* the last word is none of them */
+
+	e->acked -= got;
+	*n += got;
+	return perf_post_recv(e, got);
+}
+
 static int serve_sends(struct perf_end *e)
 {
-	u32 since = 0;
-	u64 n;
+	u64 n = 0, credits = 0;
 	int err = 0;
 
-	for (n = 0; n < e->test.count && !err; n++) {
-		err = await_message(e);
+	while (n < e->test.count && !err) {
+		err = perf_progress(e);
 		if (!err)
-			err = perf_post_recv(e, 1);
-		if (err || ++since < credit_size(&e->test))
-			continue;
-		since = 0;
-		err = await_sends(e, e->test.depth);
-		if (!err)
-			err = perf_post(e, IBV_WR_SEND, 0);
+			err = take_messages(e, &n);
+		for (; !err && n / e->test.depth > credits; credits++) {
+			err = await_sends(e, e->test.depth);
+			if (!err)
+				err = perf_post(e, IBV_WR_SEND, 0, 1);
+		}
 	}
 	return err;
 }
@@ -302,6 +300,6 @@ int perf_server(struct perf_end *e)
 	if (!err)
 		err = await_message(e);
 	if (!err)
-		err = perf_post(e, IBV_WR_SEND, 0);
+		err = perf_post(e, IBV_WR_SEND, 0, 1);
 	return err ? err : await_sends(e, 0);
 }
