@@ -206,9 +206,14 @@ static void test_tables(void **state)
 	struct ibv_gid_entry e[2];
 	enum shim_gid_type type;
 	union ibv_gid gid;
+	__be64 guid;
 	__be16 pkey;
 
 	assert_int_equal(ibv_query_gid(ctx, 1, 0, &gid), 0);
+	guid = ibv_get_device_guid(ctx->device);
+	assert_memory_equal(gid.raw, &guid, 3); /* lo has no MAC address: one was made up */
+	assert_memory_equal(gid.raw + 3, (u8 *)&guid + 5, 3);
+	assert_int_equal(gid.raw[0], 2);
 	assert_int_equal(ibv_query_gid(ctx, 1, 1, &gid), -1);
 	assert_int_equal(ibv_query_gid(ctx, 2, 0, &gid), -1);
 	assert_int_equal(ibv_query_gid_ex(ctx, 1, 0, e, 0), 0);
