@@ -172,6 +172,26 @@ tshark_of() {
 	tshark -n --disable-protocol rpcordma --disable-protocol smb_direct -r "$@" 2> /dev/null
 }
 
+begin "--pcap: each process writes a file of its own"
+free_port
+run_options=(--ifaces lo --pcap "$tmp/both.pcap")
+start_server server rping -s -a 127.0.0.1 -p "$port" -C 2
+run client rping -c -a 127.0.0.1 -p "$port" -C 2
+join server
+files=("$tmp"/both.pcap "$tmp"/both.pcap.*)
+want "two files" is "${#files[@]}" 2
+for file in "${files[@]}"; do
+	want "the conversation in $file" test -n "$(tshark_of "$file" -Y iwarp_mpa.req)"
+done
+run_options=(--ifaces lo --pcap "$tmp/pid-%p.pcap")
+start_server server rping -s -a 127.0.0.1 -p "$port" -C 2
+run client rping -c -a 127.0.0.1 -p "$port" -C 2
+join server
+files=("$tmp"/pid-*.pcap)
+want "two files named for their processes" is "${#files[@]}" 2
+want "the pid to be a number" test -z "$(printf '%s\n' "${files[@]##*/}" | grep -vE '^pid-[0-9]+\.pcap$')"
+end
+
 begin "--pcap: the whole conversation, as tshark reads it"
 run_options=(--ifaces lo)
 free_port

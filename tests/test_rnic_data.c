@@ -732,6 +732,7 @@ static void statistics(void **state)
 {
 	struct pair_options o = { .port = PAIR_WIRE };
 	struct rnic_device_stats d;
+	struct irdma_qp *kept;
 	struct rnic_qp_info i;
 
 	pair_open(&pair, &o);
@@ -751,9 +752,15 @@ static void statistics(void **state)
 	assert_true(i.stats.rx_bytes > 5000);
 	assert_int_equal(i.cap.max_recv_sge, RNIC_MAX_SGE);
 	assert_int_equal(i.iw.ird, 8);
-	rnic_qp_release_stream(A->qp);
+	kept = A->qp; /* as the CM does */
+	rnic_qp_hold(kept);
 	rnic_qp_destroy(A->qp);
 	A->qp = NULL;
+	rnic_device_get_stats(A->dev, &d);
+	assert_int_equal(d.qps_now, 0);
+	assert_int_equal(d.qp.tx_msgs[RDMAP_WRITE], 1);
+	rnic_qp_release_stream(kept);
+	rnic_qp_put(kept);
 	pair_settle(&pair);
 	rnic_device_get_stats(A->dev, &d);
 	assert_int_equal(d.qps_created, 1);

@@ -206,9 +206,14 @@ static void test_tables(void **state)
 	struct ibv_gid_entry e[2];
 	enum shim_gid_type type;
 	union ibv_gid gid;
+	__be64 guid;
 	__be16 pkey;
 
 	assert_int_equal(ibv_query_gid(ctx, 1, 0, &gid), 0);
+	guid = ibv_get_device_guid(ctx->device);
+	assert_memory_equal(gid.raw, &guid, 3); /* lo has no MAC address: one was made up */
+	assert_memory_equal(gid.raw + 3, (u8 *)&guid + 5, 3);
+	assert_int_equal(gid.raw[0], 2);
 	assert_int_equal(ibv_query_gid(ctx, 1, 1, &gid), -1);
 	assert_int_equal(ibv_query_gid(ctx, 2, 0, &gid), -1);
 	assert_int_equal(ibv_query_gid_ex(ctx, 1, 0, e, 0), 0);
@@ -388,6 +393,46 @@ static void test_import(void **state)
 	assert_int_equal(ibv_close_device(second), 0);
 	assert_null(ibv_import_device(STDIN_FILENO));
 	assert_int_equal(errno, EOPNOTSUPP);
+}
+
+static struct ibv_qp *make_qp_in(struct ibv_pd *in, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
+	struct ibv_qp *qp = ibv_create_qp(in, &a);
+
+	assert_non_null(qp);
+	return qp;
+}
+
+/* The domain is given up first, the context too: what was made in it still stands on it. */
+static void test_unimport_pd_in_use(void **state)
+{
+	struct ibv_context *second = ibv_import_device(dup(ctx->cmd_fd));
+	struct ibv_pd *own = ibv_alloc_pd(ctx), *pd2 = ibv_import_pd(second, own->handle), *parent;
+	struct ibv_parent_domain_init_attr pa = { .pd = pd2 };
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_cq *cq = ibv_create_cq(ctx, 4, NULL, NULL, 0);
+	struct ibv_mr *orig = ibv_reg_mr(own, buf, 100, IBV_ACCESS_LOCAL_WRITE), *mr2 = ibv_import_mr(pd2, orig->handle);
+	struct ibv_mr *mr = ibv_reg_mr(pd2, buf, 100, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mw *mw = ibv_alloc_mw(pd2, IBV_MW_TYPE_2);
+	struct ibv_srq *srq = ibv_create_srq(pd2, &sa);
+	struct ibv_qp *qp = make_qp_in(pd2, cq);
+
+	parent = ibv_alloc_parent_domain(second, &pa);
+	assert_true(cq && mr && mr2 && mw && srq && parent);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, own, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
+	ibv_unimport_pd(pd2);
+	assert_int_equal(ibv_close_device(second), 0);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_srq(srq), 0);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	ibv_unimport_mr(mr2);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dereg_mr(orig), 0);
+	assert_int_equal(ibv_dealloc_pd(own), EBUSY);
+	assert_int_equal(ibv_dealloc_pd(parent), 0);
+	assert_int_equal(ibv_dealloc_pd(own), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
 }
 
 /* ---- completion queues ---- */
@@ -1021,7 +1066,8 @@ int main(void)
 		cmocka_unit_test(test_device_list), cmocka_unit_test(test_ops_are_filled), cmocka_unit_test(test_query_device),
 		cmocka_unit_test(test_query_port_sizes), cmocka_unit_test(test_tables), cmocka_unit_test(test_clock), cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_pd_is_busy), cmocka_unit_test(test_parent_domain), cmocka_unit_test(test_reg_mr_fails),
-		cmocka_unit_test(test_reg_mr), cmocka_unit_test(test_rereg_mr), cmocka_unit_test(test_import), cmocka_unit_test(test_create_cq_fails),
+		cmocka_unit_test(test_reg_mr), cmocka_unit_test(test_rereg_mr), cmocka_unit_test(test_import), cmocka_unit_test(test_unimport_pd_in_use),
+		cmocka_unit_test(test_create_cq_fails),
 		cmocka_unit_test(test_flushed_completions), cmocka_unit_test(test_resize_cq), cmocka_unit_test(test_channel),
 		cmocka_unit_test(test_destroyed_cq_takes_its_events), cmocka_unit_test(test_destroy_waits_for_acks), cmocka_unit_test(test_cq_ex),
 		cmocka_unit_test(test_async_event), cmocka_unit_test(test_destroyed_objects_take_their_async_events),

@@ -6,6 +6,7 @@
 #define UWARP_BASE_H
 
 #include "base/types.h"
+#include "base/fd.h"
 #include "base/wheel.h"
 #include "base/hash.h"
 #include "base/lock.h"

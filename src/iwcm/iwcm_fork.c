@@ -32,8 +32,7 @@ void iwcm_fork_init(struct iwcm_ctx *ctx)
 
 static void fd_close(int *fd)
 {
-	if (*fd >= 0)
-		close(*fd);
+	fd_disown_close(*fd);
 	*fd = -1;
 }
 
@@ -84,7 +83,7 @@ static void name_owner(struct iwcm_ctx *ctx)
 {
 	if (TAILQ_EMPTY(&ctx->ids) || iwcm_asleep(ctx) || ctx->fork.owner_fd >= 0)
 		return;
-	ctx->fork.owner_fd = pidfd_open(getpid(), 0);
+	ctx->fork.owner_fd = fd_own_high(pidfd_open(getpid(), 0));
 	if (ctx->fork.owner_fd < 0)
 		log_warn("iwcm", "no pidfd: a forked process will not notice the end of this one");
 }
@@ -226,8 +225,8 @@ static void *watch_owner(void *arg)
 
 static int open_watch(struct iwcm_fork *f)
 {
-	f->watch_fd = fcntl(f->owner_fd, F_DUPFD_CLOEXEC, 0);
-	f->stop_fd = eventfd(0, EFD_CLOEXEC);
+	f->watch_fd = fd_own_high(fcntl(f->owner_fd, F_DUPFD_CLOEXEC, 0));
+	f->stop_fd = fd_own_high(eventfd(0, EFD_CLOEXEC));
 	return f->watch_fd < 0 || f->stop_fd < 0 ? -EMFILE : 0;
 }
 

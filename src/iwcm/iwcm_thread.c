@@ -8,6 +8,8 @@
  * is traffic (NAP_NS), so setting up a connection costs no wake-up. After QUIET_NS without work it sleeps
  * until there is some.
  *
+ * The descriptors are the NIC's alone (base/fd.h). A program that closes them all the same, by system calls of its own, loses its NIC: the thread says so, and ends.
+ *
  * No wake-up is lost: the thread announces how long it is going to sleep before it looks at the loop for the last time,
  * and whoever posts looks at the announcement after posting; the loop's lock orders the two.
  */
@@ -95,6 +97,15 @@ static void wait_ready(struct iwcm_ctx *ctx, struct pollfd *fds, u64 busy_at, un
 		sleep_until(ctx, fds, FDS, now, streak || rest ? now : fall_asleep(ctx, now, busy_at));
 }
 
+/* For sleep_until_ns is 0 from here on, nobody writes to the wake descriptor, which may be somebody else's now. */
+static bool descriptors_gone(struct iwcm_ctx *ctx, const struct pollfd *fds)
+{
+	if (likely(!((fds[FD_PORT].revents | fds[FD_NET].revents | fds[FD_WAKE].revents) & POLLNVAL) && port_host_fd(ctx->host) >= 0))
+		return false;
+	log_error("iwcm", "the NIC's descriptors were closed behind its back: it stops");
+	return true;
+}
+
 static void *nic_thread(void *arg)
 {
 	struct iwcm_ctx *ctx = arg;
@@ -107,7 +118,7 @@ static void *nic_thread(void *arg)
 	unsigned int streak = 0;
 
 	fds[FD_NET].revents = POLLIN; /* what changed before there was a thread */
-	while (!__atomic_load_n(&ctx->stop, __ATOMIC_ACQUIRE)) {
+	while (!__atomic_load_n(&ctx->stop, __ATOMIC_ACQUIRE) && !descriptors_gone(ctx, fds)) {
 		iwcm_gate_enter(ctx); /* fork() waits for the end of a turn */
 		loop_enter(ctx->loop);
 		iwcm_enter(ctx);
@@ -136,7 +147,7 @@ int iwcm_thread_start(struct iwcm_ctx *ctx)
 {
 	int err;
 
-	ctx->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ctx->wake_fd = fd_own_high(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (ctx->wake_fd < 0)
 		return -errno;
 	ctx->loop->wake_arg = ctx;
@@ -145,7 +156,7 @@ int iwcm_thread_start(struct iwcm_ctx *ctx)
 	if (!err)
 		return 0;
 	ctx->loop->wake = NULL;
-	close(ctx->wake_fd);
+	fd_disown_close(ctx->wake_fd);
 	return err;
 }
 
@@ -155,5 +166,5 @@ void iwcm_thread_stop(struct iwcm_ctx *ctx)
 	wake(ctx);
 	pthread_join(ctx->thread, NULL);
 	ctx->loop->wake = NULL;
-	close(ctx->wake_fd);
+	fd_disown_close(ctx->wake_fd);
 }

@@ -569,14 +569,14 @@ static void host_poll(struct net *net)
 static int netlink_socket(int type)
 {
 	struct sockaddr_nl any = { .nl_family = AF_NETLINK };
-	int err, fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | type, NETLINK_ROUTE);
+	int err, fd = fd_own_high(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | type, NETLINK_ROUTE));
 
 	if (fd < 0)
 		return -errno;
 	if (!bind(fd, (struct sockaddr *)&any, sizeof(any)))
 		return fd;
 	err = -errno;
-	close(fd);
+	fd_disown_close(fd);
 	return err;
 }
 
@@ -591,7 +591,7 @@ static int event_socket(void)
 		if (setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &host_groups[i], sizeof(host_groups[i]))) {
 			int err = -errno;
 
-			close(fd);
+			fd_disown_close(fd);
 			return err;
 		}
 	}
@@ -617,23 +617,17 @@ static int sockets_open(struct net_host *h)
 	h->req_fd = request_socket();
 	if (h->req_fd < 0)
 		return h->req_fd;
-	h->probe_fd[false] = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	h->probe_fd[true] = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	h->probe_fd[false] = fd_own_high(socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	h->probe_fd[true] = fd_own_high(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	return 0;
-}
-
-static void fd_close(int fd)
-{
-	if (fd >= 0)
-		close(fd);
 }
 
 static void sockets_close(struct net_host *h)
 {
-	fd_close(h->event_fd);
-	fd_close(h->req_fd);
-	fd_close(h->probe_fd[0]);
-	fd_close(h->probe_fd[1]);
+	fd_disown_close(h->event_fd);
+	fd_disown_close(h->req_fd);
+	fd_disown_close(h->probe_fd[0]);
+	fd_disown_close(h->probe_fd[1]);
 }
 
 static void host_close(struct net *net)

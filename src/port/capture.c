@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "port/port.h"
@@ -83,29 +85,61 @@ static void capture_frame(struct port_tap *tap, struct port *port, bool out, con
 	pthread_mutex_unlock(&c->lock);
 }
 
-static int set_err(char *err, size_t errlen, int code, const char *text)
+static int set_err(char *err, size_t errlen, int code, const char *what)
 {
 	if (errlen)
-		snprintf(err, errlen, "%s", text);
+		snprintf(err, errlen, "%s: %s", what, strerror(-code));
 	return code;
 }
 
 /* Standard output through a descriptor of its own: pcap_dump_close() closes what it is given. */
 static pcap_dumper_t *dump_stdout(pcap_t *pcap)
 {
-	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+	int fd = fd_own_high(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
 	FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
 
 	if (f)
 		return pcap_dump_fopen(pcap, f);
-	if (fd >= 0)
-		close(fd);
+	fd_disown_close(fd);
+	return NULL;
+}
+
+/* Emptied only once it is sure that nobody else writes it; a pipe has nothing to empty. */
+static int open_file(const char *path)
+{
+	int fd = fd_own_high(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)), error;
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &st) && (!S_ISREG(st.st_mode) || !ftruncate(fd, 0)))
+		return fd;
+	error = errno == EWOULDBLOCK ? EBUSY : errno;
+	fd_disown_close(fd);
+	errno = error;
+	return -1;
+}
+
+static pcap_dumper_t *dump_file(pcap_t *pcap, const char *path)
+{
+	int fd = open_file(path);
+	FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+	if (f)
+		return pcap_dump_fopen(pcap, f);
+	fd_disown_close(fd);
 	return NULL;
 }
 
 static pcap_dumper_t *dump_open(pcap_t *pcap, const char *path)
 {
-	return strcmp(path, "-") ? pcap_dump_open(pcap, path) : dump_stdout(pcap);
+	return strcmp(path, "-") ? dump_file(pcap, path) : dump_stdout(pcap);
+}
+
+static void dump_close(pcap_dumper_t *d)
+{
+	fd_disown(fileno(pcap_dump_file(d)));
+	pcap_dump_close(d);
 }
 
 /**
@@ -115,7 +149,7 @@ static pcap_dumper_t *dump_open(pcap_t *pcap, const char *path)
  * @err: buffer for a message when it fails
  * @errlen: its size
  *
- * Return: 0 or a negative errno.
+ * Return: 0 or a negative errno; -EBUSY: another process writes this file.
  */
 int port_capture_open(const char *path, struct port_capture **out, char *err, size_t errlen)
 {
@@ -123,17 +157,17 @@ int port_capture_open(const char *path, struct port_capture **out, char *err, si
 	int rc;
 
 	if (!c)
-		return set_err(err, errlen, -ENOMEM, strerror(ENOMEM));
+		return set_err(err, errlen, -ENOMEM, path);
 	c->pcap = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, CAPTURE_SNAPLEN, PCAP_TSTAMP_PRECISION_NANO);
 	if (!c->pcap) {
-		rc = set_err(err, errlen, -ENOMEM, strerror(ENOMEM));
+		rc = set_err(err, errlen, -ENOMEM, path);
 		goto free_capture;
 	}
 	errno = 0;
 	c->dumper = dump_open(c->pcap, path);
 	if (!c->dumper) {
 		rc = errno > 0 ? -errno : -EIO;
-		set_err(err, errlen, rc, *pcap_geterr(c->pcap) ? pcap_geterr(c->pcap) : strerror(-rc)); /* libpcap knows no descriptors */
+		set_err(err, errlen, rc, path);
 		goto close_pcap;
 	}
 	pthread_mutex_init(&c->lock, NULL);
@@ -233,9 +267,55 @@ int port_capture_close(struct port_capture *c)
 		detach(cp);
 	port_capture_flush(c);
 	error = c->error;
-	pcap_dump_close(c->dumper);
+	dump_close(c->dumper);
 	pcap_close(c->pcap);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 	return error;
+}
+
+/**
+ * port_capture_lock() - write out what there is, and let nobody add to it: for fork()
+ * @c: the capture
+ */
+void port_capture_lock(struct port_capture *c)
+{
+	pthread_mutex_lock(&c->lock);
+	flush(c);
+}
+
+/**
+ * port_capture_unlock() - the end of what port_capture_lock() began, in both processes
+ * @c: the capture
+ */
+void port_capture_unlock(struct port_capture *c)
+{
+	pthread_mutex_unlock(&c->lock);
+}
+
+/**
+ * port_capture_reopen() - go on in another file: in a forked child, whose parent writes the first one
+ * @c: the capture; on failure it takes no more frames
+ * @path: as for port_capture_open()
+ *
+ * Return: 0 or a negative errno.
+ */
+int port_capture_reopen(struct port_capture *c, const char *path)
+{
+	pcap_dumper_t *d;
+
+	errno = 0;
+	d = dump_open(c->pcap, path);
+	pthread_mutex_lock(&c->lock);
+	if (d) {
+		dump_close(c->dumper);
+		c->dumper = d;
+		c->live = ftell(pcap_dump_file(d)) < 0;
+		c->error = 0;
+		flush(c);
+	} else {
+		c->error = errno > 0 ? -errno : -EIO;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return c->error;
 }

@@ -116,8 +116,7 @@ void host_obj_kill(struct port_host *h, struct host_obj *o)
 	struct host_slot *s = &h->slots[o->slot];
 
 	host_disarm(h, o);
-	if (o->put_by >= 0)
-		close(o->put_by);
+	fd_disown_close(o->put_by);
 	s->obj = NULL;
 	s->generation++;
 	s->next = h->free_slot;
@@ -347,6 +346,13 @@ static void handle_event(struct port_host *h, const struct epoll_event *ev)
 	pthread_mutex_unlock(&h->lock);
 }
 
+/* Somebody has closed it, by a system call of his own; what has its number now may be his. */
+static void lose_epoll(struct port_host *h)
+{
+	fd_disown(h->epfd);
+	h->epfd = -1;
+}
+
 /**
  * port_host_process() - handle what happened on the sockets
  * @h: the instance
@@ -363,6 +369,8 @@ bool port_host_process(struct port_host *h)
 	u32 served;
 
 	n = epoll_wait(h->epfd, ev, HOST_EVENTS_MAX, 0);
+	if (unlikely(n < 0) && (errno == EBADF || errno == EINVAL))
+		lose_epoll(h);
 	pthread_mutex_lock(&h->lock);
 	drain_begin(h);
 	h->batch++;
@@ -380,7 +388,7 @@ bool port_host_process(struct port_host *h)
  * port_host_fd() - what to sleep on
  * @h: the instance
  *
- * Return: a descriptor that polls readable when port_host_process() has work.
+ * Return: a descriptor that polls readable when port_host_process() has work; -1: it was closed behind our back.
  */
 int port_host_fd(const struct port_host *h)
 {
@@ -416,7 +424,7 @@ int port_host_open(struct loop *loop, struct net *net, struct port_host **out)
 		return -ENOMEM;
 	h->loop = loop;
 	h->net = net;
-	h->epfd = epoll_create1(EPOLL_CLOEXEC);
+	h->epfd = fd_own_high(epoll_create1(EPOLL_CLOEXEC));
 	if (h->epfd < 0) {
 		rc = -errno;
 		goto free_host;
@@ -436,7 +444,7 @@ int port_host_open(struct loop *loop, struct net *net, struct port_host **out)
 	*out = h;
 	return 0;
 close_epoll:
-	close(h->epfd);
+	fd_disown_close(h->epfd);
 free_host:
 	free(h);
 	return rc;
@@ -454,8 +462,7 @@ void port_host_close(struct port_host *h)
 	hash_destroy(&h->conns);
 	hash_destroy(&h->reservations);
 	pthread_mutex_destroy(&h->lock);
-	if (h->epfd >= 0)
-		close(h->epfd);
+	fd_disown_close(h->epfd);
 	free(h->slots);
 	free(h);
 }

@@ -6,6 +6,8 @@
  *
  * Since close() ends nothing while another process has the socket, host_close_fd() says it explicitly from then on. Reservations' sockets are
  * not put by: binding is all that was done to them.
+ *
+ * What the child has from its parent it may close, as a program that starts another one does: see base/fd.h. What is gone then ends like a connection that was reset.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -45,6 +47,7 @@ static void put_by(struct port_host *h, struct host_obj *o)
 	if (o->put_by < 0) {
 		o->put_by = *fd;
 		o->put_by_at = h->forks;
+		fd_spare(*fd);
 	}
 	*fd = -1;
 	/* What it was about to do waits, too. */
@@ -62,13 +65,14 @@ void port_host_fork_child(struct port_host *h)
 
 	host_sockets_shared |= h->nslots > 0;
 	if (h->epfd >= 0) { /* else the parent was not resumed itself, and serves nothing */
-		close(h->epfd);
+		fd_disown_close(h->epfd);
 		h->forks++;
 	}
 	h->epfd = -1;
 	for (i = 1; i < h->nslots; i++)
 		if (h->slots[i].obj)
 			put_by(h, h->slots[i].obj);
+	host_spare_reservations(h);
 	pthread_mutex_unlock(&h->lock);
 }
 
@@ -80,8 +84,25 @@ void port_host_fork_child(struct port_host *h)
  */
 int port_host_fork_resume(struct port_host *h)
 {
-	h->epfd = epoll_create1(EPOLL_CLOEXEC);
+	h->epfd = fd_own_high(epoll_create1(EPOLL_CLOEXEC));
 	return h->epfd < 0 ? -errno : 0;
+}
+
+/* Locked. The child closed it. A listener just hears no more. */
+static void lost(struct port_host *h, struct host_obj *o)
+{
+	struct host_conn *c = container_of(o, struct host_conn, obj);
+
+	o->put_by = -1;
+	if (o->kind != HOST_CONN)
+		return;
+	if (c->state != HOST_STREAM) {
+		host_conn_fail(h, c, -ECONNRESET);
+		return;
+	}
+	__atomic_store_n(&c->error, -ECONNRESET, __ATOMIC_RELAXED);
+	c->events |= PORT_RESET;
+	host_queue(h, c);
 }
 
 /* Locked. */
@@ -90,6 +111,10 @@ static void adopt(struct port_host *h, struct host_obj *o)
 	struct host_conn *c = o->kind == HOST_CONN ? container_of(o, struct host_conn, obj) : NULL;
 	struct host_listener *l;
 
+	if (!fd_reown(o->put_by)) {
+		lost(h, o);
+		return;
+	}
 	*fd_of(o) = o->put_by;
 	o->put_by = -1;
 	if (c && c->state == HOST_DRAIN) {

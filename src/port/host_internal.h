@@ -263,6 +263,7 @@ int host_socket_error(int fd);                                /* SO_ERROR as neg
 int host_adopt_reservation(struct host_port *p, bool ipv4, const u32 *addr, u16 number); /* locked; -1: none */
 void host_note_number(struct port_host *h, u16 number, bool used); /* locked */
 void host_drop_reservations(struct host_port *p);             /* locked */
+void host_spare_reservations(struct port_host *h);            /* locked; in a forked child */
 int host_reserve(struct port *p, bool ipv4, const u32 *addr, u16 *number, bool shared);
 void host_release(struct port *p, bool ipv4, const u32 *addr, u16 number);
 

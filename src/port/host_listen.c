@@ -150,6 +150,7 @@ static bool accept_one(struct port_host *h, struct host_listener *l)
 	int fd = accept4(l->fd, (struct sockaddr *)&ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd >= 0) {
+		fd_own(fd);
 		accepted(h, l, fd, &ss);
 		return true;
 	}
@@ -199,7 +200,7 @@ static int open_listener(struct host_listener *l)
 	if (listen(fd, max(a->backlog, HOST_BACKLOG_MIN))) {
 		int rc = -errno;
 
-		close(fd);
+		fd_disown_close(fd);
 		return rc;
 	}
 	l->fd = fd;

@@ -129,6 +129,7 @@ static int new_socket(bool ipv4, const u32 *addr)
 
 	if (fd < 0)
 		return known_errno(errno);
+	fd_own(fd);
 	if (!ipv4 && pkt_addr_is_any(addr))
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	return fd;
@@ -161,7 +162,7 @@ int host_bound_socket(struct host_port *p, bool ipv4, const u32 *addr, u16 numbe
 	set_reuse(fd);
 	rc = bind_socket(p, fd, ipv4, addr, number);
 	if (rc) {
-		close(fd);
+		fd_disown_close(fd);
 		return rc;
 	}
 	return fd;
@@ -185,13 +186,13 @@ void host_close_fd(int fd, bool abort)
 {
 	struct linger now = { .l_onoff = 1, .l_linger = 0 };
 
-	if (fd < 0)
+	if (!fd_reown(fd))
 		return;
 	if (abort)
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 	if (unlikely(host_sockets_shared))
 		end_shared(fd, abort);
-	close(fd);
+	fd_disown_close(fd);
 }
 
 /**
@@ -252,8 +253,8 @@ static int resv_share(struct host_port *p, bool ipv4, const u32 *addr, u16 numbe
 
 	LIST_FOREACH(other, &p->host->ports, entry) {
 		r = other != p ? resv_find(other, ipv4, addr, number) : NULL;
-		if (r && r->fd >= 0)
-			return fcntl(r->fd, F_DUPFD_CLOEXEC, 0);
+		if (r && fd_reown(r->fd))
+			return fd_own(fcntl(r->fd, F_DUPFD_CLOEXEC, 0));
 	}
 	return -1;
 }
@@ -358,7 +359,7 @@ static int choose_number(struct host_port *p, bool ipv4, const u32 *addr, u16 *n
 	if (rc == -EADDRINUSE)
 		rc = bind_in_turn(p, fd, ipv4, addr, h->turn, h->numbers);
 	if (rc < 0) {
-		close(fd);
+		fd_disown_close(fd);
 		return rc;
 	}
 	*number = (u16)rc;
@@ -472,11 +473,26 @@ void host_release(struct port *p, bool ipv4, const u32 *addr, u16 number)
 int host_adopt_reservation(struct host_port *p, bool ipv4, const u32 *addr, u16 number)
 {
 	struct host_reservation *r = resv_find(p, ipv4, addr, number);
-	int fd = r ? r->fd : -1;
+	int fd = r && fd_reown(r->fd) ? r->fd : -1;
 
 	if (r)
 		r->fd = -1;
 	return fd;
+}
+
+static bool spare_resv(struct hash_node *n, void *arg)
+{
+	fd_spare(container_of(n, struct host_reservation, node)->fd);
+	return true;
+}
+
+/**
+ * host_spare_reservations() - a forked child may close what its parent reserved
+ * @h: the instance
+ */
+void host_spare_reservations(struct port_host *h)
+{
+	hash_walk(&h->reservations, spare_resv, NULL);
 }
 
 struct resv_walk {

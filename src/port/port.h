@@ -222,6 +222,10 @@ int port_capture_open(const char *path, struct port_capture **out, char *err, si
 void port_capture_attach(struct port_capture *c, struct port *p);
 void port_capture_detach(struct port_capture *c, struct port *p);
 void port_capture_flush(struct port_capture *c);
+/* Around fork(); then the child goes on in a file of its own. */
+void port_capture_lock(struct port_capture *c);
+void port_capture_unlock(struct port_capture *c);
+int port_capture_reopen(struct port_capture *c, const char *path); /* 0 or a negative errno */
 int port_capture_close(struct port_capture *c); /* 0 or the first write error */
 
 void port_tap_add(struct port *p, struct port_tap *t);

@@ -253,23 +253,27 @@ void rnic_qp_hold(struct irdma_qp *qp)
 	count_up(&qp->refcount);
 }
 
-/* What it did goes into the device's sums. */
+/* What it did goes into the device's sums, except for what they have already. */
 static void qp_free(struct irdma_qp *qp)
 {
 	struct irdma_device *iwdev = qp->iwdev;
 	struct rnic_device *d = rnic_device_of(iwdev);
 	struct rnic_qp *q = rnic_qp_of(qp);
+	struct rnic_qp_stats rest = { 0 };
 
 	assert(qp->destroying && !qp->stream);
 	rnic_tx_drop(qp);
 	rdmap_rx_destroy(&q->rx);
 	free(q->answers.ring);
-	if (q->v)
+	rnic_qp_add_stats(qp, &rest);
+	if (q->v) {
+		rnic_stats_move(&rest, &q->v->counted, true);
 		rnic_verbs_free(q->v);
+	}
 	pthread_mutex_destroy(&q->rx_lock);
 	pthread_mutex_destroy(&qp->lock);
 	mutex_lock(&iwdev->lock);
-	rnic_qp_add_stats(qp, &d->gone);
+	rnic_stats_move(&d->gone, &rest, false);
 	pool_put(&d->qp_pool, q);
 	mutex_unlock(&iwdev->lock);
 }
@@ -332,14 +336,17 @@ static void destroy_locked(struct irdma_qp *qp)
 	}
 }
 
-/* True if the creator's was the only reference: nobody can get another one any more. */
+/* True if the creator's was the only reference: nobody can get another one any more. The CM may keep it for long: the sums have it from here on. */
 static bool table_del(struct irdma_qp *qp)
 {
 	struct irdma_device *iwdev = qp->iwdev;
+	struct rnic_verbs *v = rnic_qp_of(qp)->v;
 	bool sole;
 
 	mutex_lock(&iwdev->lock);
 	hash_del(&iwdev->qps, &qp->hn);
+	if (v)
+		rnic_stats_move(&rnic_device_of(iwdev)->gone, &v->counted, false);
 	sole = __atomic_load_n(&qp->refcount, __ATOMIC_ACQUIRE) == 1;
 	if (sole)
 		rnic_device_of(iwdev)->qps_created--;
@@ -370,8 +377,10 @@ void rnic_qp_destroy(struct irdma_qp *qp)
 		rnic_qp_kick(qp);
 	mutex_unlock(&qp->lock);
 	rnic_rx_unlock(q);
-	if (q->v)
+	if (q->v) {
 		rnic_qp_forget(qp);
+		rnic_qp_count(qp);
+	}
 	if (table_del(qp))
 		qp_free(qp);
 	else

@@ -237,6 +237,28 @@ void rnic_qp_add_stats(struct irdma_qp *qp, struct rnic_qp_stats *sum)
 	sum->completions_in_error += q->tx_failed + q->rx_failed;
 }
 
+static_assert(sizeof(struct rnic_qp_stats) % sizeof(u64) == 0, "nothing but counters");
+
+void rnic_stats_move(struct rnic_qp_stats *sum, const struct rnic_qp_stats *part, bool back)
+{
+	u64 *to = (u64 *)sum;
+	const u64 *from = (const u64 *)part;
+
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
+		to[i] += back ? -from[i] : from[i];
+}
+
+void rnic_qp_count(struct irdma_qp *qp)
+{
+	struct rnic_qp *q = rnic_qp_of(qp);
+
+	rnic_rx_lock(q);
+	mutex_lock(&qp->lock);
+	rnic_qp_add_stats(qp, &q->v->counted);
+	mutex_unlock(&qp->lock);
+	rnic_rx_unlock(q);
+}
+
 /**
  * rnic_qp_query() - state and counters of a QP
  * @qp: the QP

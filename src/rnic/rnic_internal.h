@@ -165,6 +165,7 @@ struct rnic_verbs {
 	struct rnic_qp_attr attr;
 	struct rnic_cq_user user[2]; /* the second one if there are two CQs */
 	struct rnic_sq sq;         /* under qp.lock */
+	struct rnic_qp_stats counted; /* what the device's sums have of it since it was destroyed */
 	bool sq_flushed;
 	/* under rx_lock */
 	struct rnic_rq rq;         /* unused with an SRQ */
@@ -263,6 +264,8 @@ static inline enum rnic_qp_state rnic_qp_state(const struct irdma_qp *qp)
 void rnic_verbs_free(struct rnic_verbs *v);
 void rnic_qp_forget(struct irdma_qp *qp);  /* no lock held: its CQs and completions, PD, SRQ */
 void rnic_qp_async(struct irdma_qp *qp, enum ibv_event_type type);
+void rnic_qp_count(struct irdma_qp *qp); /* for the device's sums: rnic_qp_destroy() */
+void rnic_stats_move(struct rnic_qp_stats *sum, const struct rnic_qp_stats *part, bool back); /* add, or subtract */
 void rnic_qp_add_stats(struct irdma_qp *qp, struct rnic_qp_stats *sum); /* rx_lock and qp->lock held, or nobody else has the QP */
 
 /* qp_stream.c */

@@ -126,8 +126,7 @@ static void file_detach(struct cmdev_file *f, struct cmdev_id_list *dead)
 	cmdev_event_close(f);
 	while ((id = LIST_FIRST(&f->ids)))
 		cmdev_id_detach(id, dead);
-	if (f->kept_fd >= 0)
-		real_close(f->kept_fd);
+	fd_disown_close(f->kept_fd);
 	f->kept_fd = -1;
 }
 
@@ -211,9 +210,8 @@ static void set_fd(const struct cmdev_file *f, int fd)
 /* Sets of epoll that are older than the fork know the eventfd that the parent has: it is needed again if this process takes its place. */
 static void keep_fd(struct cmdev_file *f)
 {
-	if (f->kept_fd >= 0)
-		real_close(f->kept_fd);
-	f->kept_fd = shim_high_fd(dup(f->fd));
+	fd_disown_close(f->kept_fd);
+	f->kept_fd = fd_own_high(dup(f->fd));
 	f->kept_live = false;
 	f->fork = cmdev_ctx ? iwcm_fork_count(cmdev_ctx) : 0;
 	f->inherited = true;

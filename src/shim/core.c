@@ -3,6 +3,8 @@
  * shim: the process. The context with its NICs is opened by the first call that needs one, so that a program without RDMA pays for the
  * loading of this library and nothing else. It stays until the process ends; a forked child takes its copy up again at its own first call.
  */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,16 +38,50 @@ static void watch_net(struct irdma_device *iwdev, void *arg)
 	*net = iwdev->net;
 }
 
+/* "%p" is the pid; a name without is the first process's, and the others' (@other) with the pid behind it. */
+static void capture_name(char *buf, size_t size, bool other)
+{
+	const char *name = shim_options()->pcap, *p = strstr(name, "%p");
+
+	if (p)
+		snprintf(buf, size, "%.*s%d%s", (int)(p - name), name, getpid(), p + 2);
+	else if (other && strcmp(name, "-") != 0)
+		snprintf(buf, size, "%s.%d", name, getpid());
+	else
+		snprintf(buf, size, "%s", name);
+}
+
 static void open_capture(struct iwcm_ctx *ctx)
 {
-	char err[256] = "";
+	char err[256] = "", name[PATH_MAX + 16];
+	int rc;
 
 	if (!*shim_options()->pcap)
 		return;
-	if (port_capture_open(shim_options()->pcap, &shim.capture, err, sizeof(err)))
+	capture_name(name, sizeof(name), false);
+	rc = port_capture_open(name, &shim.capture, err, sizeof(err));
+	if (rc == -EBUSY) {
+		capture_name(name, sizeof(name), true);
+		rc = port_capture_open(name, &shim.capture, err, sizeof(err));
+	}
+	if (rc)
 		log_error("shim", "no capture: %s", err);
 	else
 		iwcm_set_observers(ctx, shim.capture, NULL, NULL, NULL);
+}
+
+/* The forked child's own. */
+static void reopen_capture(void)
+{
+	char name[PATH_MAX + 16];
+	int rc;
+
+	if (!shim.capture)
+		return;
+	capture_name(name, sizeof(name), true);
+	rc = port_capture_reopen(shim.capture, name);
+	if (rc)
+		log_error("shim", "no capture: %s: %s", name, strerror(-rc));
 }
 
 static int open_ctx(void)
@@ -73,8 +109,10 @@ static int open_ctx(void)
 
 static int wake_up(void)
 {
-	int err = iwcm_fork_resume(shim.ctx);
+	int err;
 
+	reopen_capture(); /* before there are frames */
+	err = iwcm_fork_resume(shim.ctx);
 	if (err)
 		return err;
 	shim.pid = getpid();
@@ -111,14 +149,16 @@ void shim_core_fork_prepare(void)
 	pthread_mutex_lock(&shim.lock);
 	if (shim.ctx)
 		iwcm_fork_prepare(shim.ctx);
-	if (shim.capture)
-		port_capture_flush(shim.capture);
 	shim_verbs_fork_prepare();
 	shim_devices_lock();
+	if (shim.capture)
+		port_capture_lock(shim.capture);
 }
 
 void shim_core_fork_parent(void)
 {
+	if (shim.capture)
+		port_capture_unlock(shim.capture);
 	shim_devices_unlock();
 	shim_verbs_fork_done();
 	if (shim.ctx)
@@ -129,6 +169,8 @@ void shim_core_fork_parent(void)
 void shim_core_fork_child(void)
 {
 	shim_stats_fork_child();
+	if (shim.capture)
+		port_capture_unlock(shim.capture);
 	shim_devices_unlock();
 	shim_verbs_fork_done();
 	if (shim.ctx) {

@@ -19,6 +19,7 @@ static void parent(void)
 
 static void child(void)
 {
+	fd_fork_child();
 	shim_core_fork_child();
 	shim_verbs_fork_child();
 	shim_cmdev_fork_child();

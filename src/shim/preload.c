@@ -5,7 +5,9 @@
  *   open and kin       /dev/infiniband/rdma_cm is cmdev.c's; everything else is not touched
  *   fstat and kin      on such a descriptor: a character device, which is what librdmacm wants to see
  *   write, close, dup2, dup3, close_range, closefrom
- *                      as above; for others one test of a table, then the real function: these are async-signal-safe, and errno is the real one's
+ *                      as above; for others one test of a table, then the real function: these are async-signal-safe, and errno is the real one's.
+ *                      The NIC's own descriptors, of which the program knows nothing, are not open to it: close gives EBADF, ranges leave them out, and nothing is put
+ *                      in their place (EBUSY). In a child of vfork() all is done as asked: it has descriptors of its own.
  *   dlopen             of libibverbs gives this library, for those who go on with dlsym() (ctypes, NCCL)
  *   nl_connect         to NETLINK_RDMA fails, or a kernel with RDMA of its own would be asked for its devices first
  *
@@ -31,7 +33,6 @@
 #define CM_PATH "/dev/infiniband/rdma_cm"
 #define CM_MAJOR 10u /* misc; the minor is of no interest */
 #define CM_MINOR 58u
-#define HIGH_FD 512  /* internal descriptors begin here, if the limit lets them */
 
 /* Glibc declares these for its own headers only, or no more. */
 SHIM_EXPORT int __open_2(const char *path, int flags);
@@ -121,6 +122,7 @@ static void *late_dlopen(const char *path, int mode)
 __attribute__((constructor(101))) static void preload_init(void)
 {
 	look_up(&real_close, "close");
+	fd_real_close = real_close;
 	look_up(&real_write, "write");
 	look_up(&real_openat, "openat");
 	look_up(&real_fstat, "fstat");
@@ -266,59 +268,78 @@ SHIM_EXPORT ssize_t write(int fd, const void *buf, size_t n)
 	return real_write(fd, buf, n);
 }
 
+static bool is_nics(int fd)
+{
+	return unlikely(fd_is_own(fd)) && fd_same_process();
+}
+
 SHIM_EXPORT int close(int fd)
 {
 	int ret;
 
+	if (is_nics(fd)) {
+		errno = EBADF;
+		return -1;
+	}
 	if (unlikely(shim_cmdev_is(fd)) && shim_cmdev_close(fd, &ret))
 		return ret;
+	fd_taken((unsigned int)fd, (unsigned int)fd);
 	return real_close(fd);
 }
 
-/* The descriptor that is replaced is closed. One that is not open is not, so look first whether @old is. */
-static void close_replaced(int old, int fd)
+/* The descriptor that is replaced is closed, unless @old is not open. False: nothing may replace it. */
+static bool replace(int old, int fd)
 {
+	bool nics = is_nics(fd), cm = unlikely(shim_cmdev_is(fd));
 	int ret;
 
-	if (old != fd && unlikely(shim_cmdev_is(fd)) && fcntl(old, F_GETFD) >= 0)
+	if (old == fd || ((nics || cm) && fcntl(old, F_GETFD) < 0))
+		return true;
+	if (nics) {
+		errno = EBUSY;
+		return false;
+	}
+	if (cm)
 		shim_cmdev_close(fd, &ret);
+	fd_taken((unsigned int)fd, (unsigned int)fd);
+	return true;
 }
 
 SHIM_EXPORT int dup2(int old, int fd)
 {
-	close_replaced(old, fd);
-	return real_dup2(old, fd);
+	return replace(old, fd) ? real_dup2(old, fd) : -1;
 }
 
 SHIM_EXPORT int dup3(int old, int fd, int flags)
 {
-	close_replaced(old, fd);
-	return real_dup3(old, fd, flags);
+	return replace(old, fd) ? real_dup3(old, fd, flags) : -1;
+}
+
+/* All but the NIC's own. */
+static int close_between(unsigned int first, unsigned int last, int flags)
+{
+	int own, ret = 0;
+
+	while (!ret && (own = fd_next_own(first)) >= 0 && (unsigned int)own <= last) {
+		if (first < (unsigned int)own)
+			ret = real_close_range(first, (unsigned int)own - 1, flags);
+		first = (unsigned int)own + 1;
+	}
+	return ret || first > last ? ret : real_close_range(first, last, flags);
 }
 
 SHIM_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
 {
-	if (!(flags & (int)CLOSE_RANGE_CLOEXEC))
-		shim_cmdev_close_range(first, last);
-	return real_close_range(first, last, flags);
+	if (flags & (int)CLOSE_RANGE_CLOEXEC || first > last)
+		return real_close_range(first, last, flags);
+	shim_cmdev_close_range(first, last);
+	fd_taken(first, last);
+	return fd_same_process() ? close_between(first, last, flags) : real_close_range(first, last, flags);
 }
 
 SHIM_EXPORT void closefrom(int first)
 {
 	close_range((unsigned int)max(first, 0), ~0u, 0);
-}
-
-int shim_high_fd(int fd)
-{
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD), saved = errno;
-
-	if (fd < 0)
-		return -1;
-	if (high < 0 && saved == EINVAL) /* the limit is lower */
-		return fd;
-	real_close(fd);
-	errno = saved;
-	return high;
 }
 
 /* ---- dlopen ---- */

@@ -53,8 +53,6 @@ struct irdma_qp *shim_qp_find(struct irdma_device *iwdev, u32 qp_num);
 extern int (*real_close)(int fd);
 extern ssize_t (*real_write)(int fd, const void *buf, size_t n);
 extern int (*real_dup3)(int old, int fd, int flags);
-/* A descriptor moved to a high number, where programs that close everything low do not find it; -1 with errno. Close with real_close(). */
-int shim_high_fd(int fd);
 
 /* ---- fork: called in this order by the one pthread_atfork() of fork.c ---- */
 void shim_core_fork_prepare(void);

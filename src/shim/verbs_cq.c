@@ -124,7 +124,7 @@ struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 	cq->single_threaded = a.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	if (a.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
 		cq->domain = to_pd(a.parent_domain);
-		users_inc(&cq->domain->users);
+		shim_pd_get(&cq->domain->pd);
 	}
 	shim_cq_ex_setup(cq, a.wc_flags);
 	return &cq->ex;
@@ -172,7 +172,7 @@ SHIM_EXPORT int ibv_destroy_cq(struct ibv_cq *ibcq)
 	shim_wait_acks(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async_delivered);
 	channel_users(cq->ex.channel, -1);
 	if (cq->domain)
-		users_dec(&cq->domain->users);
+		shim_pd_put(&cq->domain->pd);
 	pthread_mutex_destroy(&cq->poll_lock);
 	pthread_cond_destroy(&cq->ex.cond);
 	pthread_mutex_destroy(&cq->ex.mutex);

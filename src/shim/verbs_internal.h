@@ -55,7 +55,7 @@ struct shim_pd {
 	struct shim_pd *of;         /* parent domain: what it is made from; imported: the original */
 	struct shim_td *td;
 	bool imported, parent;
-	u32 users;
+	u32 users;                  /* imported: the program is one until it gives it up, and the last one frees it */
 };
 
 struct shim_mr {
@@ -188,6 +188,9 @@ int shim_query_rt_values(struct ibv_context *context, struct ibv_values_ex *valu
 enum ibv_mtu shim_mtu(u32 bytes); /* largest that fits */
 
 /* ---- verbs_pd.c ---- */
+/* Whoever is made in a domain is a user of it. */
+void shim_pd_get(struct ibv_pd *pd);
+void shim_pd_put(struct ibv_pd *pd);
 struct ibv_td *shim_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int shim_dealloc_td(struct ibv_td *td);
 struct ibv_pd *shim_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);

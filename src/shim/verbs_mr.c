@@ -35,7 +35,7 @@ static struct ibv_mr *mr_reg(struct ibv_pd *ibpd, const struct rnic_mr_attr *att
 	mr->mr.lkey = mr->mr.rkey = rnic_mr_stag(mr->rnic);
 	mr->iova = attr->iova;
 	mr->access = attr->access;
-	users_inc(&pd->users);
+	shim_pd_get(ibpd);
 	pthread_mutex_lock(&file->lock);
 	LIST_INSERT_HEAD(&file->mrs, mr, entry);
 	pthread_mutex_unlock(&file->lock);
@@ -81,11 +81,11 @@ SHIM_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, u64 offset, size
 	return shim_null(-EOPNOTSUPP);
 }
 
-/* What is asked for does not fit together: the region stays as it is. */
-static bool bad_change(int flags, const struct ibv_pd *pd, const void *addr, size_t length)
+/* What is asked for does not fit together: the region stays as it is. Its domain keeps its context, so that one cannot be another's. */
+static bool bad_change(const struct shim_mr *mr, int flags, const struct ibv_pd *pd, const void *addr, size_t length)
 {
 	return !flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
-	       (flags & IBV_REREG_MR_CHANGE_PD && !pd) || (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length));
+	       (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->mr.context)) || (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length));
 }
 
 static void mr_changed(struct shim_mr *mr, int flags, struct ibv_pd *pd, const struct rnic_mr_attr *attr)
@@ -98,8 +98,8 @@ static void mr_changed(struct shim_mr *mr, int flags, struct ibv_pd *pd, const s
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		mr->access = attr->access;
 	if (flags & IBV_REREG_MR_CHANGE_PD && pd != mr->mr.pd) {
-		users_inc(&to_pd(pd)->users);
-		users_dec(&to_pd(mr->mr.pd)->users);
+		shim_pd_get(pd);
+		shim_pd_put(mr->mr.pd);
 		mr->mr.pd = pd;
 	}
 	mr->mr.lkey = mr->mr.rkey = rnic_mr_stag(mr->rnic);
@@ -109,7 +109,7 @@ SHIM_EXPORT int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, 
 {
 	struct shim_mr *mr = to_mr(ibmr);
 	struct rnic_mr_attr attr = { .addr = mr->mr.addr, .length = mr->mr.length, .iova = mr->iova, .access = mr->access };
-	int err = bad_change(flags, pd, addr, length) ? -EINVAL : users_now(&mr->users) || mr->of ? -EBUSY : 0;
+	int err = bad_change(mr, flags, pd, addr, length) ? -EINVAL : users_now(&mr->users) || mr->of ? -EBUSY : 0;
 
 	if (!err && flags & IBV_REREG_MR_CHANGE_ACCESS) {
 		attr.access = nic_access((unsigned int)access);
@@ -152,7 +152,7 @@ SHIM_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
 		pthread_mutex_unlock(&file->lock);
 		return -err;
 	}
-	users_dec(&to_pd(ibmr->pd)->users);
+	shim_pd_put(ibmr->pd);
 	free(mr);
 	return 0;
 }
@@ -185,7 +185,7 @@ SHIM_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *ibpd, u32 handle)
 	mr->mr.pd = ibpd;
 	mr->mr.addr = NULL; /* whose memory it is knows */
 	mr->rnic = of->rnic;
-	users_inc(&pd->users);
+	shim_pd_get(ibpd);
 	return &mr->mr;
 }
 
@@ -196,7 +196,7 @@ SHIM_EXPORT void ibv_unimport_mr(struct ibv_mr *ibmr)
 	if (!mr->of)
 		return;
 	users_dec(&mr->of->users);
-	users_dec(&to_pd(ibmr->pd)->users);
+	shim_pd_put(ibmr->pd);
 	free(mr);
 }
 
@@ -216,7 +216,7 @@ struct ibv_mw *shim_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type)
 	mw->mw.type = type;
 	mw->mw.handle = shim_new_handle();
 	mw->mw.rkey = rnic_mw_rkey(mw->rnic);
-	users_inc(&to_pd(ibpd)->users);
+	shim_pd_get(ibpd);
 	return &mw->mw;
 }
 
@@ -227,7 +227,7 @@ int shim_dealloc_mw(struct ibv_mw *ibmw)
 
 	if (err)
 		return -err;
-	users_dec(&to_pd(ibmw->pd)->users);
+	shim_pd_put(ibmw->pd);
 	free(mw);
 	return 0;
 }

@@ -28,6 +28,21 @@ static void pd_free(struct shim_pd *pd)
 	shim_ctx_put(ctx);
 }
 
+void shim_pd_get(struct ibv_pd *pd)
+{
+	users_inc(&to_pd(pd)->users);
+}
+
+void shim_pd_put(struct ibv_pd *ibpd)
+{
+	struct shim_pd *pd = to_pd(ibpd);
+
+	if (users_dec(&pd->users) || !pd->imported)
+		return;
+	users_dec(&pd->of->users);
+	pd_free(pd);
+}
+
 SHIM_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	struct shim_ctx *ctx = to_ctx(context);
@@ -50,7 +65,7 @@ SHIM_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 static int dealloc_parent(struct shim_pd *pd)
 {
-	users_dec(&pd->of->users);
+	shim_pd_put(&pd->of->pd);
 	if (pd->td)
 		users_dec(&pd->td->users);
 	pd_free(pd);
@@ -99,6 +114,7 @@ SHIM_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, u32 handle
 		pd->pd.handle = handle;
 		pd->of = of;
 		pd->imported = true;
+		pd->users = 1;
 		users_inc(&of->users);
 	}
 	pthread_mutex_unlock(&file->lock);
@@ -107,12 +123,8 @@ SHIM_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, u32 handle
 
 SHIM_EXPORT void ibv_unimport_pd(struct ibv_pd *ibpd)
 {
-	struct shim_pd *pd = to_pd(ibpd);
-
-	if (!pd->imported)
-		return;
-	users_dec(&pd->of->users);
-	pd_free(pd);
+	if (to_pd(ibpd)->imported)
+		shim_pd_put(ibpd); /* what was made in it, and it, stay until that is destroyed */
 }
 
 /* ---- thread and parent domains ---- */
@@ -157,7 +169,7 @@ struct ibv_pd *shim_alloc_parent_domain(struct ibv_context *context, struct ibv_
 		return shim_null(-ENOMEM);
 	pd->parent = true;
 	pd->of = of;
-	users_inc(&of->users);
+	shim_pd_get(attr->pd);
 	if (attr->td) {
 		pd->td = container_of(attr->td, struct shim_td, td);
 		users_inc(&pd->td->users);

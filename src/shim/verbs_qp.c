@@ -86,7 +86,7 @@ static void join(struct shim_qp *qp)
 {
 	struct shim_ctx *ctx = to_ctx(qp->ex.qp_base.context);
 
-	users_inc(&to_pd(qp->ex.qp_base.pd)->users);
+	shim_pd_get(qp->ex.qp_base.pd);
 	shim_ctx_get(ctx);
 	pthread_mutex_lock(&shim_ctxs_lock);
 	LIST_INSERT_HEAD(&ctx->qps, qp, entry);
@@ -231,7 +231,7 @@ SHIM_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
 	rnic_qp_destroy(qp->rnic);
 	shim_event_purge(ctx, qp);
 	shim_wait_acks(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_delivered);
-	users_dec(&to_pd(ibqp->pd)->users);
+	shim_pd_put(ibqp->pd);
 	qp_free(qp);
 	shim_ctx_put(ctx);
 	return 0;

@@ -139,10 +139,15 @@ SHIM_EXPORT int ibv_query_port(struct ibv_context *context, u8 port_num, struct 
 
 /* ---- tables ---- */
 
+/* The MAC address, from the GUID, which has a made-up one for an interface that has none: a GID of zeros is no GID to programs. */
 static void fill_gid(struct shim_ctx *ctx, union ibv_gid *gid)
 {
+	u8 guid[8];
+
+	memcpy(guid, &ctx->dev->guid, sizeof(guid));
 	memset(gid, 0, sizeof(*gid));
-	memcpy(gid->raw, ctx->iwdev->iface.mac, sizeof(ctx->iwdev->iface.mac));
+	memcpy(gid->raw, guid, 3);
+	memcpy(gid->raw + 3, guid + 5, 3);
 }
 
 SHIM_EXPORT int ibv_query_gid(struct ibv_context *context, u8 port_num, int index, union ibv_gid *gid)

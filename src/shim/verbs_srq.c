@@ -53,7 +53,7 @@ SHIM_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_ini
 	srq->srq.handle = shim_new_handle();
 	pthread_mutex_init(&srq->srq.mutex, NULL);
 	pthread_cond_init(&srq->srq.cond, NULL);
-	users_inc(&to_pd(pd)->users);
+	shim_pd_get(pd);
 	shim_ctx_get(to_ctx(pd->context));
 	return &srq->srq;
 }
@@ -95,7 +95,7 @@ SHIM_EXPORT int ibv_destroy_srq(struct ibv_srq *ibsrq)
 		return -err;
 	shim_event_purge(ctx, srq);
 	shim_wait_acks(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, srq->async_delivered);
-	users_dec(&to_pd(ibsrq->pd)->users);
+	shim_pd_put(ibsrq->pd);
 	pthread_cond_destroy(&ibsrq->cond);
 	pthread_mutex_destroy(&ibsrq->mutex);
 	free(srq);

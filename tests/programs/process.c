@@ -90,6 +90,62 @@ static void close_all(void)
 		close(fd);
 }
 
+static char inherited[1024]; /* open before main() */
+
+static void find_inherited(void)
+{
+	int fd;
+
+	for (fd = 0; fd < 1024; fd++)
+		inherited[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+static int ours(const struct rdma_cm_id *id, int fd)
+{
+	return inherited[fd] || fd == id->channel->fd || fd == id->send_cq_channel->fd || fd == id->recv_cq_channel->fd || fd == id->verbs->async_fd ||
+	       fd == id->verbs->cmd_fd;
+}
+
+/* Whatever it did not open itself, in each of the ways that there are. The sockets and whatever else moves its data must be proof against it. */
+static void close_others(const struct rdma_cm_id *id)
+{
+	int fd, found = 0, closed = 0, replaced = 0;
+
+	for (fd = 3; fd < 1024; fd++) {
+		if (ours(id, fd) || fcntl(fd, F_GETFD) < 0)
+			continue;
+		found++;
+		replaced += dup2(0, fd) >= 0 || errno != EBUSY;
+		replaced += dup3(0, fd, O_CLOEXEC) >= 0 || errno != EBUSY;
+		closed += close_range((unsigned int)fd, (unsigned int)fd, 0) || fcntl(fd, F_GETFD) < 0;
+		closed += !close(fd) || errno != EBADF;
+	}
+	printf("%s found, %d closed, %d replaced\n", found ? "some" : "none", closed, replaced);
+}
+
+/* A child's descriptors are its own to close and to replace. */
+static void closing_children(const struct rdma_cm_id *id)
+{
+	int fd, status, high;
+	pid_t pid = fork();
+
+	if (!pid) {
+		for (fd = 3; fd < 512; fd++)
+			if (dup2(0, fd) != fd || close(fd))
+				_exit(1);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	printf("fork %d\n", status);
+	pid = vfork();
+	if (!pid)
+		_exit(close_range(3, ~0u, 0) || fcntl(id->channel->fd, F_GETFD) >= 0 || dup2(0, 7) != 7);
+	waitpid(pid, &status, 0);
+	for (high = 0, fd = 512; fd < 1024; fd++)
+		high += fcntl(fd, F_GETFD) >= 0;
+	printf("vfork %d, %s left\n", status, high ? "all" : "none");
+}
+
 /* ---- client ---- */
 
 static void exchange(struct rdma_cm_id *id, int i)
@@ -132,6 +188,10 @@ static int client(const char *port, int messages)
 	for (i = 0; i < messages; i++) {
 		if (playing("fork") && i % 8 == 0)
 			fork_child();
+		if (playing("close-others") && i == 5)
+			close_others(id);
+		if (playing("closing-children") && i % 8 == 5)
+			closing_children(id);
 		exchange(id, i);
 	}
 	printf("exchanged %d\n", messages);
@@ -195,6 +255,7 @@ static int server(const char *port)
 
 int main(int argc, char **argv)
 {
+	find_inherited();
 	if (argc > 3 && !strcmp(argv[1], "client")) {
 		trick = argc > 4 ? argv[4] : "";
 		return client(argv[2], atoi(argv[3]));
