@@ -494,6 +494,33 @@ static void responder_waits_for_the_rtr(void **state)
 	}
 }
 
+/* Client-server: nothing of the responder's goes out before the initiator's first FPDU, or, if that keeps silent, a tenth of a second. */
+static void responder_waits_for_the_first_fpdu(void **state)
+{
+	for (int speaks = 0; speaks < 2; speaks++) {
+		struct pair_options o = { .port = PAIR_WIRE };
+
+		pair_open(&pair, &o);
+		assert_int_equal(pair_recv(A, 1, 0, 100), 0);
+		assert_int_equal(pair_recv(B, 2, 0, 100), 0);
+		pair_connect(&pair);
+		assert_int_equal(pair_send(B, 3, IBV_WR_SEND, 0, 100, NULL, 0, IBV_SEND_SIGNALED), 0);
+		port_wire_run(pair.wire, loop_now(&pair.loop) + 90 * NSEC_PER_MSEC);
+		assert_int_equal(B->qp->tx_bytes, 0);
+		pair_no_wc(B->scq);
+		if (speaks) {
+			assert_int_equal(pair_send(A, 4, IBV_WR_SEND, 0, 10, NULL, 0, 0), 0);
+			port_wire_run(pair.wire, loop_now(&pair.loop) + NSEC_PER_MSEC);
+		} else {
+			port_wire_run(pair.wire, loop_now(&pair.loop) + 20 * NSEC_PER_MSEC);
+		}
+		assert_true(B->qp->tx_bytes > 0);
+		pair_wc_is(&pair, A->rcq, 1, IBV_WC_SUCCESS);
+		pair_wc_is(&pair, B->scq, 3, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
 /* A CQ that overruns takes its QP along. */
 static void completion_queue_overruns(void **state)
 {
@@ -782,6 +809,7 @@ int main(void)
 		cmocka_unit_test(local_operations),
 		cmocka_unit_test(what_cannot_be_posted),
 		cmocka_unit_test(responder_waits_for_the_rtr),
+		cmocka_unit_test(responder_waits_for_the_first_fpdu),
 		cmocka_unit_test(completion_queue_overruns),
 		cmocka_unit_test(shared_receive_queue),
 		cmocka_unit_test(both_send_much),

@@ -15,6 +15,7 @@
 #include "rnic/rnic_internal.h"
 
 #define QPN_MASK 0xFFFFFFu
+#define FIRST_FPDU_NS (100 * NSEC_PER_MSEC) /* see qp_rx.c */
 
 static const char *const state_names[] = {
 	[RNIC_QP_IDLE] = "IDLE",
@@ -398,6 +399,9 @@ static void start_stream(struct irdma_qp *qp, const struct tcp_info_ho *tcp, con
 	qp->rtr_pending = !iw->initiator && iw->rtr;
 	if (qp->rtr_pending && iw->rtr_timeout_ms)
 		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + iw->rtr_timeout_ms * NSEC_PER_MSEC);
+	q->first_pending = q->v && !iw->initiator && !iw->rtr;
+	if (q->first_pending)
+		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + FIRST_FPDU_NS);
 	rnic_nudge_start(qp);
 	if (iw->lsmm_len) {
 		q->lsmm_left = iw->lsmm_len;

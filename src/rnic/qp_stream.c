@@ -471,12 +471,17 @@ void rnic_qp_work(struct work_struct *work)
 void rnic_qp_rtr_timeout(struct timer_list *t)
 {
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
+	struct rnic_qp *q = rnic_qp_of(qp);
 
 	mutex_lock(&qp->lock);
-	if (qp->iw.initiator)
+	if (qp->iw.initiator) {
 		rnic_nudge(qp);
-	else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
+	} else if (q->first_pending && qp->stream) {
+		__atomic_store_n(&q->first_pending, false, __ATOMIC_RELAXED);
+		rnic_tx_run(qp);
+	} else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !q->tx.fin_sent))) {
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
+	}
 	mutex_unlock(&qp->lock);
 	serve(qp, 0);
 }
