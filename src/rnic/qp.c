@@ -554,3 +554,19 @@ unlock:
 	mutex_unlock(&qp->lock);
 	return rc;
 }
+
+/**
+ * rnic_qp_fin_is_out() - nothing of this side is to be sent any more
+ * @qp: the QP
+ *
+ * Return: true in CLOSING when all that was posted, and FIN behind it, has been handed to the stream.
+ */
+bool rnic_qp_fin_is_out(struct irdma_qp *qp)
+{
+	bool out;
+
+	mutex_lock(&qp->lock);
+	out = qp->state == RNIC_QP_CLOSING && rnic_qp_of(qp)->tx.fin_sent;
+	mutex_unlock(&qp->lock);
+	return out;
+}

@@ -490,7 +490,7 @@ void rnic_qp_rtr_timeout(struct timer_list *t)
 
 /*
  * Closing a stream with unread data resets it (RFC 1122 4.2.2.13), and the reset may overtake our
- * Terminate. What is there is read first; a peer that keeps on sending gets the reset.
+ * Terminate, or what was sent before our FIN. What is there is read first; a peer that keeps on sending gets the reset.
  */
 static void forget_unread(struct rnic_qp *q)
 {
@@ -512,7 +512,7 @@ static void release_locked(struct irdma_qp *qp)
 	rnic_qp_flush(qp);
 	if (qp->state != RNIC_QP_ERROR)
 		rnic_tx_run(qp);
-	if (qp->state == RNIC_QP_TERMINATE && !q->eof)
+	if ((qp->state == RNIC_QP_TERMINATE || qp->state == RNIC_QP_CLOSING) && !q->eof)
 		forget_unread(q);
 	rnic_tx_drop(qp);
 	rdmap_rx_destroy(&q->rx);
