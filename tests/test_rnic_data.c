@@ -494,6 +494,33 @@ static void responder_waits_for_the_rtr(void **state)
 	}
 }
 
+/* Client-server: nothing of the responder's goes out before the initiator's first FPDU, or, if that keeps silent, a tenth of a second. */
+static void responder_waits_for_the_first_fpdu(void **state)
+{
+	for (int speaks = 0; speaks < 2; speaks++) {
+		struct pair_options o = { .port = PAIR_WIRE };
+
+		pair_open(&pair, &o);
+		assert_int_equal(pair_recv(A, 1, 0, 100), 0);
+		assert_int_equal(pair_recv(B, 2, 0, 100), 0);
+		pair_connect(&pair);
+		assert_int_equal(pair_send(B, 3, IBV_WR_SEND, 0, 100, NULL, 0, IBV_SEND_SIGNALED), 0);
+		port_wire_run(pair.wire, loop_now(&pair.loop) + 90 * NSEC_PER_MSEC);
+		assert_int_equal(B->qp->tx_bytes, 0);
+		pair_no_wc(B->scq);
+		if (speaks) {
+			assert_int_equal(pair_send(A, 4, IBV_WR_SEND, 0, 10, NULL, 0, 0), 0);
+			port_wire_run(pair.wire, loop_now(&pair.loop) + NSEC_PER_MSEC);
+		} else {
+			port_wire_run(pair.wire, loop_now(&pair.loop) + 20 * NSEC_PER_MSEC);
+		}
+		assert_true(B->qp->tx_bytes > 0);
+		pair_wc_is(&pair, A->rcq, 1, IBV_WC_SUCCESS);
+		pair_wc_is(&pair, B->scq, 3, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
 /* A CQ that overruns takes its QP along. */
 static void completion_queue_overruns(void **state)
 {
@@ -661,6 +688,39 @@ static void orderly_close(void **state)
 	}
 }
 
+/* Programs end right behind their last Send: it arrives, and what follows is FIN. With work left it is a reset. */
+static void destroyed_behind_the_last_send(void **state)
+{
+	each_mode(o) {
+		for (int left = 0; left < 2; left++) {
+			struct irdma_qp *qp;
+
+			pair_open(&pair, &o);
+			assert_int_equal(pair_recv(B, 1, 0, 1000), 0);
+			assert_int_equal(pair_recv(B, 2, 0, 1000), 0);
+			pair_connect(&pair);
+			assert_int_equal(pair_send(A, 3, IBV_WR_SEND, 0, 1000, NULL, 0, IBV_SEND_SIGNALED), 0);
+			pair_wc_is(&pair, A->scq, 3, IBV_WC_SUCCESS);
+			if (left)
+				assert_int_equal(pair_send(A, 4, IBV_WR_RDMA_READ, 0, 1000, B, 0, IBV_SEND_SIGNALED), 0);
+			qp = A->qp;
+			rnic_qp_hold(qp);
+			rnic_qp_destroy(qp);
+			pair_until(&pair, A->disconnects);
+			rnic_qp_release_stream(qp);
+			rnic_qp_put(qp);
+			A->qp = NULL;
+			pair_until(&pair, B->disconnects);
+			assert_int_equal(B->qp->reset_seen, left);
+			if (!left) {
+				pair_wc_is(&pair, B->rcq, 1, IBV_WC_SUCCESS);
+				pair_wc_is(&pair, B->rcq, 2, IBV_WC_WR_FLUSH_ERR);
+			}
+			pair_close(&pair);
+		}
+	}
+}
+
 /* In every state, with work in both queues, and with the stream stuck: nothing is left, nothing is touched. */
 static void destroyed_in_every_state(void **state)
 {
@@ -789,12 +849,14 @@ int main(void)
 		cmocka_unit_test(local_operations),
 		cmocka_unit_test(what_cannot_be_posted),
 		cmocka_unit_test(responder_waits_for_the_rtr),
+		cmocka_unit_test(responder_waits_for_the_first_fpdu),
 		cmocka_unit_test(completion_queue_overruns),
 		cmocka_unit_test(shared_receive_queue),
 		cmocka_unit_test(both_send_much),
 		cmocka_unit_test(over_a_rough_wire),
 		cmocka_unit_test(flushed_in_order),
 		cmocka_unit_test(orderly_close),
+		cmocka_unit_test(destroyed_behind_the_last_send),
 		cmocka_unit_test(destroyed_in_every_state),
 		cmocka_unit_test(deregistered_during_traffic),
 		cmocka_unit_test(statistics),

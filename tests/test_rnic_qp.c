@@ -349,6 +349,32 @@ static void initiator_sends_its_rtr(void **state)
 	assert_int_equal(qp->tx_fpdus, 1);
 }
 
+/* A peer that may have overlooked the RTR gets Writes of nothing behind it; one that has spoken gets none. */
+static void a_silent_responder_is_nudged(void **state)
+{
+	for (int spoken = 0; spoken < 2; spoken++) {
+		u8 resp[DDP_TAGGED_HDR] = { 0xC1, 0x42 };
+		struct ddp_hdr h;
+
+		go_p2p(RDMAP_RTR_READ, true);
+		assert_int_equal(rnic_qp_send_rtr(qp), 0);
+		assert_true(peer_hears(&h));
+		if (spoken)
+			peer_says_now(resp, sizeof(resp));
+		for (u64 ms = 1; ms < 1000; ms++) {
+			loop_set_now(&fake.loop, NSEC_PER_SEC + ms * NSEC_PER_MSEC);
+			loop_run(&fake.loop);
+		}
+		for (int i = 0; i < (spoken ? 0 : 3); i++) {
+			assert_true(peer_hears(&h));
+			assert_true(rdmap_is_rtr(&h, RDMAP_RTR_WRITE));
+		}
+		assert_false(peer_hears(&h));
+		teardown(NULL);
+		setup(NULL);
+	}
+}
+
 static void no_rtr_is_due(void **state)
 {
 	assert_int_equal(rnic_qp_send_rtr(qp), -EINVAL); /* IDLE */
@@ -949,6 +975,7 @@ int main(void)
 		TEST(initiator_terminates_instead),
 		TEST(rtr_does_not_come),
 		TEST(initiator_sends_its_rtr),
+		TEST(a_silent_responder_is_nudged),
 		TEST(no_rtr_is_due),
 		TEST(rtr_on_a_dead_stream),
 		TEST(read_rtr_and_its_response),

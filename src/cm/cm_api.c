@@ -399,7 +399,11 @@ static void abandon(struct irdma_cm_node *node)
 	node->request_up = false;
 	cm_node_set_cause(node, CM_CAUSE_LOCAL, -ECONNABORTED);
 	if (node->accelerated && node->iwqp) {
-		rnic_qp_modify(node->iwqp, RNIC_QP_ERROR); /* the disconnect work ends QP and node */
+		/* Either way the disconnect work ends QP and node. A reset would take away what the kernel or the wire still has. */
+		if (rnic_qp_fin_is_out(node->iwqp))
+			cm_disconn_queue(node->iwqp);
+		else
+			rnic_qp_modify(node->iwqp, RNIC_QP_ERROR);
 		cm_node_release_id(node);
 	} else {
 		irdma_cm_close(node);
@@ -413,7 +417,7 @@ static void abandon(struct irdma_cm_node *node)
  * cm_abandon - the upper layer gives up a connection, in whatever state
  * @cm_id: of a connection, not of a listener
  *
- * What is being set up is reset, an established stream aborted, a pending request reset. No event for @cm_id comes after this returns; an upcall that runs for
+ * What is being set up is reset, an established stream aborted unless our FIN is out already, a pending request reset. No event for @cm_id comes after this returns; an upcall that runs for
  * it in another thread is waited for, so no lock that the upcall takes may be held.
  */
 void cm_abandon(struct iw_cm_id *cm_id)

@@ -15,6 +15,7 @@
 #include "rnic/rnic_internal.h"
 
 #define QPN_MASK 0xFFFFFFu
+#define FIRST_FPDU_NS (100 * NSEC_PER_MSEC) /* see qp_rx.c */
 
 static const char *const state_names[] = {
 	[RNIC_QP_IDLE] = "IDLE",
@@ -313,9 +314,25 @@ struct irdma_qp *rnic_qp_find(struct irdma_device *iwdev, u32 qp_num)
 	return qp;
 }
 
-/* A stream whose orderly end or Terminate is on its way is not reset: closing it lets that go on. */
+/* Nothing is half done in either direction, and nothing waits. */
+static bool is_at_rest(const struct rnic_qp *q)
+{
+	const struct rnic_iwarp_info *iw = &q->qp.iw;
+
+	return q->v && q->qp.stream && (iw->initiator ? !iw->rtr || q->rtr_sent : !q->qp.rtr_pending) && rnic_tx_is_empty(q) &&
+	       rnic_sq_is_empty(q) && q->answers.head == q->answers.tail && !rdmap_rx_cut_off(&q->rx);
+}
+
+/*
+ * A stream whose orderly end or Terminate is on its way is not reset: closing it lets that go on. Nor is one that is at rest: programs destroy the QP right behind their
+ * last Send, and a reset would overtake it, or the peer's completion of its own.
+ */
 static void destroy_locked(struct irdma_qp *qp)
 {
+	if (qp->state == RNIC_QP_RTS && is_at_rest(rnic_qp_of(qp))) {
+		rnic_qp_set_state(qp, RNIC_QP_CLOSING);
+		rnic_qp_of(qp)->tx.fin = true;
+	}
 	switch (qp->state) {
 	case RNIC_QP_IDLE:
 	case RNIC_QP_RTS:
@@ -359,7 +376,7 @@ static bool table_del(struct irdma_qp *qp)
  * @qp: the QP
  *
  * From any thread, also from inside the CM's callbacks. When it returns, the program's memory, its CQs, SRQ and PD are touched no more, and its completions are gone
- * from the CQs. The stream of a QP in RTS is reset. A CM that holds a stream of
+ * from the CQs. The stream of a QP in RTS is closed in order if nothing is under way, else reset. A CM that holds a stream of
  * this QP is told, and releases it; the memory goes with the last reference.
  */
 void rnic_qp_destroy(struct irdma_qp *qp)
@@ -407,6 +424,9 @@ static void start_stream(struct irdma_qp *qp, const struct tcp_info_ho *tcp, con
 	qp->rtr_pending = !iw->initiator && iw->rtr;
 	if (qp->rtr_pending && iw->rtr_timeout_ms)
 		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + iw->rtr_timeout_ms * NSEC_PER_MSEC);
+	q->first_pending = q->v && !iw->initiator && !iw->rtr;
+	if (q->first_pending)
+		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + FIRST_FPDU_NS);
 	rnic_nudge_start(qp);
 	if (iw->lsmm_len) {
 		q->lsmm_left = iw->lsmm_len;
@@ -544,4 +564,20 @@ int rnic_qp_modify(struct irdma_qp *qp, enum rnic_qp_state next)
 unlock:
 	mutex_unlock(&qp->lock);
 	return rc;
+}
+
+/**
+ * rnic_qp_fin_is_out() - nothing of this side is to be sent any more
+ * @qp: the QP
+ *
+ * Return: true in CLOSING when all that was posted, and FIN behind it, has been handed to the stream.
+ */
+bool rnic_qp_fin_is_out(struct irdma_qp *qp)
+{
+	bool out;
+
+	mutex_lock(&qp->lock);
+	out = qp->state == RNIC_QP_CLOSING && rnic_qp_of(qp)->tx.fin_sent;
+	mutex_unlock(&qp->lock);
+	return out;
 }

@@ -5,7 +5,8 @@
  * A responder may be busy with its own start when the initiator's first FPDU arrives, and not look at its socket again before more comes: Linux siw (6.1) does
  * that when the FPDU is there within about a millisecond of its reply. Both ends would wait for ever. So an initiator that has sent something, and has heard nothing at all since
  * the connection is up, sends an RDMA Write of zero bytes: it is legal, names no memory (RFC 5040 5.1), and does nothing but arrive.
- * At most NUDGES_MAX times, the first one NUDGE_NS after the offload, each later one four times as late. QPs without queues send no data, and do not.
+ * At most NUDGES_MAX times, the first one NUDGE_NS after the offload, each later one four times as late. QPs without queues send nothing but an RTR, and
+ * nudge where there is one: siw that has overlooked it and then gets our FIN stops its kernel (BUG in iwcm.c).
  *
  * The timer is the responder's for the RTR (rtr_timer), which an initiator does not need.
  */
@@ -24,7 +25,7 @@ void rnic_nudge_start(struct irdma_qp *qp)
 {
 	struct rnic_qp *q = rnic_qp_of(qp);
 
-	if (q->v && qp->iw.initiator)
+	if (qp->iw.initiator && (q->v || qp->iw.rtr))
 		arm(q);
 }
 

@@ -3,7 +3,9 @@
  * What a QP receives: the questions of rdmap_rx, to whom each opcode concerns. Called with rx_lock held; what touches sending takes qp->lock.
  *
  * A responder in the peer-to-peer model waits for the RTR (RFC 6581 4.3) and takes nothing else first but a Terminate, with
- * which an initiator may answer our reply.
+ * which an initiator may answer our reply. In the client-server model it sends nothing before the initiator's first FPDU (RFC 5044 7.1.2): an FPDU right
+ * behind the reply is taken for private data by some, Linux siw among them. A program that speaks first all the same, to an initiator that keeps silent, is held up
+ * for FIRST_FPDU_NS (qp.c) only: the reply has been read by then, and both would wait for ever.
  *
  * A QP without queues has no buffer and no memory: a peer gets what the RFCs give to such one. A message of zero bytes names no
  * memory, so its STag is not looked at (RFC 5041 7.1, RFC 5040 5.1).
@@ -61,19 +63,20 @@ static const struct {
 	[RDMAP_ATOMIC_RESP] = { .finish = rnic_atomic_response },
 };
 
-/* ---- the RTR ---- */
+/* ---- the initiator's first message ---- */
 
 static bool rtr_is_pending(const struct rnic_qp *q)
 {
 	return __atomic_load_n(&q->qp.rtr_pending, __ATOMIC_RELAXED);
 }
 
-static void rtr_arrived(struct rnic_qp *q)
+static void first_arrived(struct rnic_qp *q)
 {
 	mutex_lock(&q->qp.lock);
 	__atomic_store_n(&q->qp.rtr_pending, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&q->first_pending, false, __ATOMIC_RELAXED);
 	timer_del(&q->qp.rtr_timer);
-	log_debug(ROOM, "qp %u: RTR received", q->qp.qp_num);
+	log_debug(ROOM, "qp %u: the initiator's first message is there", q->qp.qp_num);
 	rnic_tx_run(&q->qp); /* what waited for it */
 	mutex_unlock(&q->qp.lock);
 }
@@ -89,7 +92,7 @@ static const struct rdmap_error *finish_first(struct rnic_qp *q, const struct dd
 		return &no_matching_rtr;
 	if (h->opcode == RDMAP_READ_REQ)
 		err = rnic_answer_read(q, h);
-	rtr_arrived(q);
+	first_arrived(q);
 	return err;
 }
 
@@ -129,6 +132,8 @@ static const struct rdmap_error *op_finish(void *ctx, const struct ddp_hdr *h)
 		return &rdmap_rx_stop;
 	q->rx_msgs[h->opcode] += h->last;
 	err = rtr_is_pending(q) ? finish_first(q, h) : handlers[h->opcode].finish(q, h);
+	if (unlikely(__atomic_load_n(&q->first_pending, __ATOMIC_RELAXED)))
+		first_arrived(q);
 	if (q->v)
 		rnic_recv_drop_holds(q->v);
 	return err;
@@ -141,7 +146,7 @@ static const struct rdmap_error *op_empty(void *ctx)
 
 	if (!rtr_is_pending(q) || q->qp.iw.rtr != RDMAP_RTR_SEND)
 		return &bad_length;
-	rtr_arrived(q);
+	first_arrived(q);
 	return NULL;
 }
 

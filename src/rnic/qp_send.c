@@ -255,7 +255,7 @@ static bool may_talk(const struct rnic_qp *q)
 
 	if (qp->state != RNIC_QP_RTS && qp->state != RNIC_QP_CLOSING)
 		return false;
-	return !qp->rtr_pending && !q->tx.fin_sent && (!qp->iw.initiator || !qp->iw.rtr || q->rtr_sent);
+	return !qp->rtr_pending && !q->first_pending && !q->tx.fin_sent && (!qp->iw.initiator || !qp->iw.rtr || q->rtr_sent);
 }
 
 static bool has_wqe(const struct rnic_qp *q)

@@ -476,26 +476,36 @@ void rnic_qp_work(struct work_struct *work)
 void rnic_qp_rtr_timeout(struct timer_list *t)
 {
 	struct irdma_qp *qp = container_of(t, struct irdma_qp, rtr_timer);
+	struct rnic_qp *q = rnic_qp_of(qp);
 
 	mutex_lock(&qp->lock);
-	if (qp->iw.initiator)
+	if (qp->iw.initiator) {
 		rnic_nudge(qp);
-	else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !rnic_qp_of(qp)->tx.fin_sent)))
+	} else if (q->first_pending && qp->stream) {
+		__atomic_store_n(&q->first_pending, false, __ATOMIC_RELAXED);
+		rnic_tx_run(qp);
+	} else if (qp->stream && qp->rtr_pending && (qp->state == RNIC_QP_RTS || (qp->state == RNIC_QP_CLOSING && !q->tx.fin_sent))) {
 		rnic_qp_abort(qp, RNIC_AE_RTR_TIMEOUT);
+	}
 	mutex_unlock(&qp->lock);
 	serve(qp, 0);
 }
 
 /* ---- giving the stream up ---- */
 
-/* A peer that has not ended its side may be sending, and shall hear our Terminate all the same. */
+/* A peer that has not ended its side may be sending, and shall hear our Terminate, or what was sent before our FIN, all the same. */
+static bool must_be_heard(const struct rnic_qp *q)
+{
+	return !q->eof && (q->qp.state == RNIC_QP_TERMINATE || (q->qp.state == RNIC_QP_CLOSING && q->v));
+}
+
 static void close_stream(struct irdma_qp *qp)
 {
 	const struct port_ops *ops = qp->iwdev->port->ops;
 	const u8 *rest;
 	u32 len;
 
-	if (qp->state != RNIC_QP_TERMINATE || rnic_qp_of(qp)->eof || !ops->stream_drain) {
+	if (!must_be_heard(rnic_qp_of(qp)) || !ops->stream_drain) {
 		ops->stream_close(qp->stream);
 		return;
 	}

@@ -161,6 +161,7 @@ static inline bool rnic_qp_is_going(const struct irdma_qp *qp)
 {
 	return __atomic_load_n(&qp->destroying, __ATOMIC_RELAXED);
 }
+bool rnic_qp_fin_is_out(struct irdma_qp *qp); /* CLOSING, and all that was posted, and FIN behind it, is the stream's */
 void rnic_qp_hold(struct irdma_qp *qp);
 void rnic_qp_put(struct irdma_qp *qp);
 /*

@@ -221,6 +221,7 @@ struct rnic_qp {
 	bool flushed;         /* rnic_qp_flush() was here */
 	bool eof;             /* the peer's FIN was read */
 	u32 nudges;           /* sent so far (qp_nudge.c) */
+	bool first_pending;   /* client-server responder: nothing is sent yet (qp_rx.c); atomic for a look */
 	bool rtr_sent;
 	bool rtr_resp_due;    /* initiator sent a Read RTR, its response is not in yet */
 };

@@ -40,7 +40,8 @@ places=(siw)
 ! uwarp_can_run || places+=(guest)
 
 siw_network "$@"
-[ ${#places[@]} -eq 1 ] || guest_add "$UWARP" "${UWARP%/*}/libuwarp-shim.so"
+make_patient
+[ ${#places[@]} -eq 1 ] || guest_add "$UWARP" "${UWARP%/*}/libuwarp-shim.so" "$patient"
 guest_start
 data_rev=2
 data_model=p2p
