@@ -61,20 +61,16 @@ static void lock_devices(struct iwcm_ctx *ctx)
 	struct iwcm_dev *dev;
 
 	pthread_mutex_lock(&ctx->dev_lock);
-	TAILQ_FOREACH(dev, &ctx->devs, entry) {
-		pthread_mutex_lock(&dev->iwdev->lock);
-		pthread_mutex_lock(&dev->iwdev->vsi.lock);
-	}
+	TAILQ_FOREACH(dev, &ctx->devs, entry)
+		rnic_fork_prepare(dev->iwdev);
 }
 
-static void unlock_devices(struct iwcm_ctx *ctx)
+static void unlock_devices(struct iwcm_ctx *ctx, void (*unlock)(struct irdma_device *iwdev))
 {
 	struct iwcm_dev *dev;
 
-	TAILQ_FOREACH(dev, &ctx->devs, entry) {
-		pthread_mutex_unlock(&dev->iwdev->vsi.lock);
-		pthread_mutex_unlock(&dev->iwdev->lock);
-	}
+	TAILQ_FOREACH(dev, &ctx->devs, entry)
+		unlock(dev->iwdev);
 	pthread_mutex_unlock(&ctx->dev_lock);
 }
 
@@ -116,7 +112,7 @@ void iwcm_fork_parent(struct iwcm_ctx *ctx)
 	pthread_mutex_unlock(&ctx->loop->lock);
 	net_fork_parent(ctx->net);
 	port_host_fork_parent(ctx->host);
-	unlock_devices(ctx);
+	unlock_devices(ctx, rnic_fork_parent);
 	pthread_mutex_unlock(&ctx->fork.lock);
 	pthread_rwlock_unlock(&ctx->fork.gate);
 }
@@ -307,7 +303,7 @@ void iwcm_fork_child(struct iwcm_ctx *ctx)
 	pthread_mutex_unlock(&ctx->loop->lock);
 	net_fork_child(ctx->net);
 	port_host_fork_child(ctx->host);
-	unlock_devices(ctx);
+	unlock_devices(ctx, rnic_fork_child);
 	pthread_mutex_unlock(&f->lock);
 	if (f->dormant)
 		start_watcher(ctx);

@@ -376,4 +376,9 @@ void rnic_device_attach(struct irdma_device *iwdev, struct port *port);
 /* Unplugs the port; all QPs, filters, AHs, reservations must be gone (logged and asserted). */
 void rnic_device_destroy(struct irdma_device *iwdev);
 
+/* ---- fork (fork.c): the NIC's locks, but not those of single QPs and queues ---- */
+void rnic_fork_prepare(struct irdma_device *iwdev);
+void rnic_fork_parent(struct irdma_device *iwdev);
+void rnic_fork_child(struct irdma_device *iwdev);
+
 #endif

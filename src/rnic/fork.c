@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fork(): what a child makes itself works, whatever other threads were doing. The NIC's own locks are taken while the memory is copied. Those of single
+ * QPs and queues are not: programs post and poll without asking anybody. A QP that another thread had locked stays so in the child, where that thread
+ * is not; nothing of the NIC's own may touch it there, or the child's NIC thread would wait for ever.
+ */
+#include "rnic/rnic_internal.h"
+
+/**
+ * rnic_fork_prepare() - this process is about to fork
+ * @iwdev: a NIC; its loop's thread is not in it
+ */
+void rnic_fork_prepare(struct irdma_device *iwdev)
+{
+	struct rnic_device *d = rnic_device_of(iwdev);
+
+	pthread_mutex_lock(&iwdev->lock);
+	pthread_mutex_lock(&iwdev->vsi.lock);
+	pthread_mutex_lock(&d->lease_lock);
+	pthread_mutex_lock(&d->stags.bind_lock);
+	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
+		pthread_mutex_lock(&d->stags.shard[i].lock);
+}
+
+static void unlock_stags(struct rnic_stag_table *t)
+{
+	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
+		pthread_mutex_unlock(&t->shard[i].lock);
+	pthread_mutex_unlock(&t->bind_lock);
+}
+
+/**
+ * rnic_fork_parent() - it has forked, or could not
+ * @iwdev: the NIC
+ */
+void rnic_fork_parent(struct irdma_device *iwdev)
+{
+	struct rnic_device *d = rnic_device_of(iwdev);
+
+	unlock_stags(&d->stags);
+	pthread_mutex_unlock(&d->lease_lock);
+	pthread_mutex_unlock(&iwdev->vsi.lock);
+	pthread_mutex_unlock(&iwdev->lock);
+}
+
+static bool is_stuck(struct rnic_qp *q)
+{
+	bool stuck = pthread_mutex_trylock(&q->rx_lock);
+
+	if (!stuck)
+		pthread_mutex_unlock(&q->rx_lock);
+	if (pthread_mutex_trylock(&q->qp.lock))
+		return true;
+	pthread_mutex_unlock(&q->qp.lock);
+	return stuck;
+}
+
+/* Its timer and its work would wait for its locks, and so would the tick of leases. */
+static bool leave_stuck(struct hash_node *n, void *arg)
+{
+	struct rnic_qp *q = rnic_qp_of(container_of(n, struct irdma_qp, hn));
+	struct rnic_device *d = arg;
+
+	if (!is_stuck(q))
+		return true;
+	timer_del(&q->qp.rtr_timer);
+	workq_cancel(&q->work);
+	if (q->leased)
+		TAILQ_REMOVE(&d->leases, q, lease);
+	q->leased = false;
+	return true;
+}
+
+/**
+ * rnic_fork_child() - it is the child of a fork
+ * @iwdev: the NIC
+ */
+void rnic_fork_child(struct irdma_device *iwdev)
+{
+	struct rnic_device *d = rnic_device_of(iwdev);
+
+	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
+		pthread_cond_init(&d->stags.shard[i].idle, NULL);
+	hash_walk(&iwdev->qps, leave_stuck, d);
+	rnic_fork_parent(iwdev);
+}
