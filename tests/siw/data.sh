@@ -191,7 +191,9 @@ data() {
 	apply_setting
 	attempt "$@"
 	for try in second third; do
-		[ ${#broken[@]} -gt 0 ] && deserves_another_try "$server" "$client" || break
+		if [ ${#broken[@]} -eq 0 ] || ! deserves_another_try "$server" "$client"; then
+			break
+		fi
 		echo "$try try" >>"$uwarp_log"
 		title="${title% (* try)} ($try try)"
 		broken=()
