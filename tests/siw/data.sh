@@ -281,7 +281,8 @@ programs() {
 	fi
 	data "ucmatose" "$server" "$client" "ucmatose -b $bind $s -C 10 -S 4096" "ucmatose -s $at -p $p -C 10 -S 4096" \
 		ucmatose_transfers
-	data "rstream" "$server" "$client" "rstream -b $bind $s -S 65536 -C 20 -T v" \
+	# With siw as the client and the server on a busy machine it is the one that fails now and then (docs/data.md, Ends).
+	[ "${SIW_DATA:-all}/$server" = some/host ] || data "rstream" "$server" "$client" "rstream -b $bind $s -S 65536 -C 20 -T v" \
 		"rstream -s $at -p $p -S 65536 -C 20 -T v" rstream_table 64k 20
 	for n in send $([ "$how" = few ] || echo write read); do
 		data "ib_${n}_bw" "$server" "$client" "ib_${n}_bw -R -F $s -s 65536 -n 30" \
@@ -364,6 +365,19 @@ test_siw_had_no_part() {
 	end
 }
 
+# SIW_DATA=some: what fits beside everything else into a quarter of an hour of CI; the rest is not run, and said so.
+test_some_data() {
+	setting 2 p2p off 7174
+	test_guest_devices
+	programs guest guest few
+	programs siw host few
+	setting 1 cs on 7176
+	programs siw host few
+	setting 2 cs off 7174
+	programs host siw few
+	skip "data: the other settings and programs: SIW_DATA=some"
+}
+
 test_data() {
 	if [ "${SIW_REFERENCE:-0}" = 1 ]; then
 		setting 2 cs off 7174
@@ -374,6 +388,11 @@ test_data() {
 	if ! uwarp_can_run; then
 		skip "data: this uwarp has no command \"run\" yet"
 		return 0
+	fi
+
+	if [ "${SIW_DATA:-all}" = some ]; then
+		test_some_data
+		return
 	fi
 
 	# uwarp and siw under the same kernel.
