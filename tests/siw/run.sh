@@ -10,6 +10,7 @@
 #   SIW_NET   tap, user, or auto (default): see lib.sh
 #   SIW_KEEP  1 keeps logs and captures of a run that went well
 #   SIW_REFERENCE  1 also runs the programs of the data tests with siw at both ends
+#   SIW_DATA  all (default) or some of the data tests
 #
 # What was said is judged three times: by uwarp's exit status, by what the program in the guest prints, and by a capture of
 # the guest's own network card, which tshark has the last word on. The last is needed because siw reports a peer-to-peer connection as
