@@ -40,14 +40,25 @@ static int mt_offload(struct port *p, struct port_ah *ah, const struct tcp_info_
 	return rc;
 }
 
-static void mt_close(struct port_stream *s)
+static void no_longer_live(const struct port_stream *s)
 {
 	pthread_mutex_lock(&live_lock);
 	for (int i = 0; i < SLOTS; i++)
 		if (live[i].s == s)
 			live[i].s = NULL;
 	pthread_mutex_unlock(&live_lock);
+}
+
+static void mt_close(struct port_stream *s)
+{
+	no_longer_live(s);
 	fake_close(s);
+}
+
+static void mt_drain(struct port_stream *s, const void *rest, u32 len)
+{
+	no_longer_live(s);
+	fake_drain(s, rest, len);
 }
 
 /* The stream may be closed by another thread between the look and the call: the QP must still be there. */
@@ -167,6 +178,7 @@ static void many_threads(void **state)
 	ops = fake_ops;
 	ops.offload = mt_offload;
 	ops.stream_close = mt_close;
+	ops.stream_drain = mt_drain;
 	fake.port.ops = &ops;
 	fake.dev->cm_ops = &cm;
 	users_left = USERS;

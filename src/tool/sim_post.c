@@ -99,7 +99,7 @@ static void fill_remote(struct sim_data *d, const struct sim_msg *m, struct ibv_
 		break;
 	case SIM_WRITE_IMM:
 		wr->imm_data = htobe32(m->imm);
-		/* fall through */
+		__attribute__((fallthrough));
 	case SIM_WRITE:
 		wr->wr.rdma.remote_addr = h->write_base + m->at;
 		wr->wr.rdma.rkey = h->write_stag;
