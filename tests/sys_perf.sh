@@ -53,7 +53,7 @@ want "a summary" has client.out '^3 round trips, min [0-9.]+ us, average [0-9.]+
 end
 
 begin "ping without an end, interrupted"
-rm -f "$tmp/client.out"
+: > "$tmp/client.out"
 "$UWARP" ping --interval 0.05 --verb read "127.0.0.1:$port" > "$tmp/client.out" 2> "$tmp/client.err" &
 pids+=($!)
 client=$!
@@ -65,11 +65,11 @@ want "a summary" has client.out ' round trips, min '
 end
 
 begin "a server that goes away in the middle"
-rm -f "$tmp/client.out"
 "$UWARP" perf --listen 127.0.0.1:0 > "$tmp/mortal.out" 2>&1 &
 pids+=($!)
 mortal=$!
 wait_for mortal.out 'listening on'
+: > "$tmp/client.out" # that of the test before has a seq=3, too
 "$UWARP" ping --interval 0.05 "$(sed -n 's/^listening on //p' "$tmp/mortal.out")" > "$tmp/client.out" 2> "$tmp/client.err" &
 pids+=($!)
 client=$!

@@ -99,15 +99,13 @@ static void look_at(struct rnic_device *d, struct rnic_qp *q, bool unused)
 	mutex_lock(&d->lease_lock);
 }
 
-static void lease_tick(struct timer_list *t)
+/* lease_lock held. The list may change while a QP is looked at; each that is on it all the time gets its turn. */
+static void look_at_all(struct rnic_device *d)
 {
-	struct rnic_device *d = container_of(t, struct rnic_device, lease_timer);
 	struct rnic_qp *q;
 
-	mutex_lock(&d->lease_lock);
 	for (u32 n = d->lease_count; n && (q = TAILQ_FIRST(&d->leases)); n--) {
 		u32 polls = __atomic_load_n(&q->polls, __ATOMIC_RELAXED);
-
 		bool unused = polls == q->lease_polls;
 
 		q->lease_polls = polls;
@@ -116,6 +114,29 @@ static void lease_tick(struct timer_list *t)
 		if (unused || is_held(q))
 			look_at(d, q, unused);
 	}
+}
+
+/**
+ * rnic_device_send_held() - send what busy pollers' QPs hold back
+ * @iwdev: the NIC
+ *
+ * For a program that ends and will not poll any more; any thread.
+ */
+void rnic_device_send_held(struct irdma_device *iwdev)
+{
+	struct rnic_device *d = rnic_device_of(iwdev);
+
+	mutex_lock(&d->lease_lock);
+	look_at_all(d);
+	mutex_unlock(&d->lease_lock);
+}
+
+static void lease_tick(struct timer_list *t)
+{
+	struct rnic_device *d = container_of(t, struct rnic_device, lease_timer);
+
+	mutex_lock(&d->lease_lock);
+	look_at_all(d);
 	if (d->lease_count)
 		mod_timer(t, loop_monotonic_ns() + LEASE_NS);
 	mutex_unlock(&d->lease_lock);

@@ -335,6 +335,7 @@ struct rnic_device_stats {
 	u64 qps_created, qps_now, connections;
 	struct rnic_qp_stats qp;
 };
+void rnic_device_send_held(struct irdma_device *iwdev);
 void rnic_device_get_stats(struct irdma_device *iwdev, struct rnic_device_stats *out);
 
 /* ---- device ---- */

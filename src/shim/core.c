@@ -183,10 +183,16 @@ void shim_core_fork_child(void)
 /* ---- the end ---- */
 
 /* Other threads go on while this runs: it reads and writes out, and takes nothing apart. */
+static void send_held(struct irdma_device *iwdev, void *arg)
+{
+	rnic_device_send_held(iwdev);
+}
+
 __attribute__((destructor)) static void at_exit(void)
 {
 	if (!shim.ctx || shim.pid != getpid())
 		return;
+	iwcm_for_each_device(shim.ctx, send_held, NULL);
 	shim_stats_stop(shim_options()->stats);
 	if (shim.capture)
 		port_capture_flush(shim.capture);

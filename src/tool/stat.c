@@ -329,7 +329,7 @@ static int show_once(struct process *p, bool again, bool json)
 		return TOOL_OK; /* it answered before: it is about to end */
 	if (!s) {
 		tool_error("process %d: %s", (int)p->pid, why_not(err));
-		return TOOL_LOCAL;
+		return again && err == -EAGAIN ? TOOL_OK : TOOL_LOCAL; /* it may go on */
 	}
 	if (again && !json)
 		putchar('\n');
