@@ -713,7 +713,8 @@ test_sim() {
 		end
 	done
 	begin "sim: JSON and a capture"
-	want "status 0" timeout 60 "$UWARP" sim --connections 100 --json --pcap "$tmp/sim.pcap" > "$tmp/connect.out"
+	# Without data: tshark counts a marker that is due right behind an FPDU to that FPDU (RFC 5044 4.3: it is the next one's), and finds it malformed.
+	want "status 0" timeout 60 "$UWARP" sim --connections 100 --data 0 --json --pcap "$tmp/sim.pcap" > "$tmp/connect.out"
 	want "JSON" json connect.out "lines[0]['violations'] == 0 and sum(lines[0]['left'].values()) == 0"
 	end
 }
