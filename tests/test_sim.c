@@ -25,7 +25,8 @@ static void go(const struct tool_sim_params *params, struct tool_sim_result *r)
 {
 	struct tool_sim_params copy = *params, *p = &copy;
 
-	if (!p->capture)
+	/* Not with data: tshark cannot put streams with losses together, and miscounts markers. */
+	if (!p->capture && p->data == 0)
 		p->capture = test_capture_open();
 	assert_int_equal(tool_sim_run(p, r), 0);
 	test_capture_close();
