@@ -107,7 +107,7 @@ finish() {
 # A program's own error, and not a signal or the end of its time.
 is_error() { (($1 && $1 < 124 || $1 == 255)); }
 # Is the shim built with AddressSanitizer?
-sanitized() { nm -D --undefined-only "$(dirname "$UWARP")/libuwarp-shim.so" 2> /dev/null | grep -q __asan_init; }
+sanitized() { [[ $(nm -D --undefined-only "$(dirname "$UWARP")/libuwarp-shim.so" 2> /dev/null) == *__asan_init* ]]; }
 
 is() { [[ $1 == "$2" ]]; }
 less() { (($1 < $2)); }

@@ -94,6 +94,10 @@ static void check_order(struct actor *a, const struct iwcm_event *ev)
 {
 	unsigned int *n = a->count;
 
+	if (n[ev->type] || n[IWCM_EVENT_CLOSED] || n[IWCM_EVENT_REJECTED] || n[IWCM_EVENT_CONNECT_ERROR])
+		for (size_t i = 0; i <= IWCM_EVENT_DEVICE_REMOVED; i++)
+			fprintf(stderr, "%s: %s (status %d) behind %u of %s\n", a->passive ? "passive" : "active", iwcm_event_str(ev->type), ev->status,
+				n[i], iwcm_event_str((enum iwcm_event_type)i));
 	CHECK(!n[ev->type] && !n[IWCM_EVENT_CLOSED] && !n[IWCM_EVENT_REJECTED] && !n[IWCM_EVENT_CONNECT_ERROR]);
 	if (ev->type == IWCM_EVENT_DISCONNECTED)
 		CHECK(n[IWCM_EVENT_ESTABLISHED]);
