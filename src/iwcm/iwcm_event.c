@@ -70,6 +70,8 @@ void iwcm_post(struct iwcm_id *id, enum iwcm_event_type type, int status, enum c
 	struct iwcm_queued *q = &id->ev[type];
 
 	assert(id->state != IWCM_ID_DESTROYED && !q->queued);
+	if (id->orphan)
+		return;
 	q->type = (u8)type;
 	q->status = status;
 	q->cause = (u8)cause;

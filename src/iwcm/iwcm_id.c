@@ -357,6 +357,7 @@ static enum iwcm_id_state destroy_claim(struct iwcm_id *id, struct iwcm_held *h,
 	*h = iwcm_id_take(id);
 	while ((req = LIST_FIRST(&id->untaken))) {
 		iwcm_purge(req);
+		req->orphan = true; /* the CM may have something to say of it before it is destroyed, too */
 		LIST_INSERT_HEAD(orphans, req, untaken_entry);
 	}
 	iwcm_unlock(id->ctx);

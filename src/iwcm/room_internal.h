@@ -115,6 +115,7 @@ struct iwcm_id {
 	struct iwcm_queued ev[IWCM_EVENTS];
 	struct iwcm_info info;
 	bool gone;                     /* FAILED because its device went */
+	bool orphan;                   /* request that nobody fetched, of a listener that is destroyed: no event of it any more */
 	int end_status;                /* of a request whose peer gave up */
 	u8 *pdata;                     /* the peer's; goes up with the next event that may carry it */
 	u16 pdata_len;
