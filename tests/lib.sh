@@ -19,7 +19,7 @@
 #     has FILE REGEX         $tmp/FILE has such a line        hasnt FILE REGEX    has none
 #     wait_for FILE REGEX [COUNT]     until $tmp/FILE has COUNT (1) such lines, ten seconds at most
 #
-# A failed test prints the files $tmp/*.out and $tmp/*.err; clear_logs removes them.
+# A failed test prints the ends of the files $tmp/*.out and $tmp/*.err; clear_logs removes them.
 # When the script exits, each process in the array "pids" is ended, the function clean_up is called if the script
 # has one, and $tmp is removed.
 #
@@ -70,7 +70,7 @@ end() {
 		failed=$((failed + 1))
 		echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
 		for log in "$tmp"/*.out "$tmp"/*.err; do
-			[[ -s $log ]] && sed "s|^|#  ${log##*/}: |" "$log"
+			[[ -s $log ]] && tail -n 60 "$log" | cut -c 1-300 | sed "s|^|#  ${log##*/}: |"
 		done
 	fi
 	title=

@@ -1,16 +1,15 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# For the scripts sys_run_*.sh, which source it: programs of Debian's, unmodified, with `uwarp run` in front, talking to each other over 127.0.0.1 and
+# For the scripts sys_run_*.sh, which source it; lib.sh is part of it. Programs of Debian's, unmodified, with `uwarp run` in front, talking to each other over 127.0.0.1 and
 # ::1, or in a network namespace that the script made (run_in_namespace). What they print is judged.
 #
 #   UWARP          the command under test (default build/uwarp); the shim is beside it
 #   run_options    an array: options of `uwarp run`
 #   limit          seconds after which a program is ended
 
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-UWARP=$(realpath -m "${UWARP:-$here/../build/uwarp}")
-[[ -x $UWARP ]] || { echo "no program $UWARP"; exit 1; }
 
 # need TOOL...
 need() {
@@ -37,7 +36,6 @@ run_in_namespace() {
 }
 
 need ss timeout
-tmp=$(mktemp -d)
 declare -A pid_of=() status_of=()
 run_options=()
 limit=60
@@ -46,7 +44,7 @@ limit=60
 export UWARP_TEST_RUN=$tmp
 left_over() { grep -lzxF "UWARP_TEST_RUN=$tmp" /proc/[0-9]*/environ 2> /dev/null | cut -d/ -f3 | grep -vx "$$"; }
 
-cleanup() {
+clean_up() {
 	local name pid
 	for name in "${!pid_of[@]}"; do
 		kill "${pid_of[$name]}" 2> /dev/null
@@ -55,53 +53,13 @@ cleanup() {
 	for pid in $(left_over); do
 		kill -KILL "$pid" 2> /dev/null
 	done
-	rm -rf "$tmp"
 }
-trap cleanup EXIT
-trap 'exit 1' INT TERM
 
-passed=0
-failed=0
-skipped=0
-title=
-problems=()
-
-# A test is: begin TITLE; programs and any number of want ...; end.
+# Each test has logs of its own.
 begin() {
 	title=$1
 	problems=()
-	rm -f "$tmp"/*.out "$tmp"/*.err
-}
-
-want() {
-	local what=$1
-	shift
-	"$@" || problems+=("$what")
-}
-
-end() {
-	local log
-	if ((${#problems[@]} == 0)); then
-		passed=$((passed + 1))
-		echo "ok - $title"
-		return
-	fi
-	failed=$((failed + 1))
-	echo "not ok - $title: want $(IFS=';'; echo "${problems[*]}")"
-	for log in "$tmp"/*.{out,err}; do
-		[[ -s $log ]] && tail -n 25 "$log" | cut -c 1-300 | sed "s|^|#  ${log##*/}: |"
-	done
-}
-
-skip() {
-	skipped=$((skipped + 1))
-	echo "ok - $1 # SKIP $2"
-}
-
-finish() {
-	echo "$passed passed, $failed failed$( ((skipped)) && echo ", $skipped skipped")"
-	((failed == 0))
-	exit
+	clear_logs
 }
 
 # A program's own error, and not a signal or the end of its time.
@@ -109,21 +67,8 @@ is_error() { (($1 && $1 < 124 || $1 == 255)); }
 # Is the shim built with AddressSanitizer?
 sanitized() { [[ $(nm -D --undefined-only "$(dirname "$UWARP")/libuwarp-shim.so" 2> /dev/null) == *__asan_init* ]]; }
 
-is() { [[ $1 == "$2" ]]; }
 less() { (($1 < $2)); }
-has() { grep -qE -- "$2" "$tmp/$1"; }
-hasnt() { ! has "$@"; }
 count() { grep -cE -- "$2" "$tmp/$1"; }
-
-# wait_for FILE REGEX: until it is there, ten seconds at most.
-wait_for() {
-	local _
-	for _ in $(seq 200); do
-		grep -qE -- "$2" "$tmp/$1" 2> /dev/null && return
-		sleep 0.05
-	done
-	return 1
-}
 
 # A port number that nobody uses, below those that the kernel gives away itself.
 next_port=$((15000 + RANDOM % 10000))

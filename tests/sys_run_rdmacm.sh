@@ -250,7 +250,8 @@ s.shutdown(socket.SHUT_WR)
 print("same" if got == sent else "different", flush=True)
 '
 if sanitized; then
-	skip "a TCP program in Python on rsockets" "some programs hang in their start when libasan and libpcap are in front of them, with or without uwarp"
+	begin "a TCP program in Python on rsockets (librspreload.so)"
+	skip "some programs hang in their start when libasan and libpcap are in front of them, with or without uwarp"
 elif [[ -n $rspreload ]]; then
 	begin "a TCP program in Python on rsockets (librspreload.so)"
 	free_port
