@@ -246,6 +246,20 @@ static struct rnic_stag *find_valid(struct rnic_stag_shard *shard, u32 stag, boo
 	return s && s->stag == stag && s->valid && (windows || s->kind == RNIC_STAG_REGION) ? s : NULL;
 }
 
+/* The rest of an access: checks and hold. The shard's lock is held, and given up. @s NULL: there is none; @ours: the caller may name it. */
+static enum rnic_mem_status grant(struct rnic_stag_shard *shard, struct rnic_stag *s, bool ours, u64 addr, u64 len, int access, struct rnic_mem *out)
+{
+	enum rnic_mem_status status = s ? RNIC_MEM_STREAM : RNIC_MEM_STAG;
+
+	assert(len > 0);
+	if (ours)
+		status = check(s, addr, len, access);
+	if (status == RNIC_MEM_OK)
+		hold(s, addr, out);
+	mutex_unlock(&shard->lock);
+	return status;
+}
+
 /**
  * rnic_mem_get() - begin an access to a program's memory
  * @qp: the QP on whose behalf, which is in the protection domain that counts
@@ -264,19 +278,8 @@ enum rnic_mem_status rnic_mem_get(const struct irdma_qp *qp, u32 stag, u64 addr,
 {
 	struct rnic_stag_shard *shard = rnic_stag_lock(qp->iwdev, stag);
 	struct rnic_stag *s = find_valid(shard, stag, access & REMOTE_RIGHTS);
-	enum rnic_mem_status status;
 
-	assert(len > 0);
-	if (!s)
-		status = RNIC_MEM_STAG;
-	else if (!on_stream(s, qp))
-		status = RNIC_MEM_STREAM;
-	else
-		status = check(s, addr, len, access);
-	if (status == RNIC_MEM_OK)
-		hold(s, addr, out);
-	mutex_unlock(&shard->lock);
-	return status;
+	return grant(shard, s, s && on_stream(s, qp), addr, len, access, out);
 }
 
 /**
@@ -294,19 +297,8 @@ enum rnic_mem_status rnic_mem_get_local(const struct rnic_pd *pd, u32 stag, u64 
 {
 	struct rnic_stag_shard *shard = rnic_stag_lock(pd->iwdev, stag);
 	struct rnic_stag *s = find_valid(shard, stag, false);
-	enum rnic_mem_status status;
 
-	assert(len > 0);
-	if (!s)
-		status = RNIC_MEM_STAG;
-	else if (s->pd != pd)
-		status = RNIC_MEM_STREAM;
-	else
-		status = check(s, addr, len, access);
-	if (status == RNIC_MEM_OK)
-		hold(s, addr, out);
-	mutex_unlock(&shard->lock);
-	return status;
+	return grant(shard, s, s && s->pd == pd, addr, len, access, out);
 }
 
 /* Once it is dropped, @s may be gone: the shard is looked at before. */
