@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -980,6 +981,41 @@ static void several_wait(void **state)
 	close(fd);
 }
 
+/* The other's thread holds the token when the channel is closed; the copy of the descriptor is for that. */
+static void closed_under_a_waiter(void **state)
+{
+	struct waiter w = { .fd = open_cm(), .err = 1 };
+	int copy = fcntl(w.fd, F_DUPFD, 0);
+	struct timespec soon;
+	pthread_t t;
+	void *end;
+
+	assert_true(copy >= 0);
+	assert_int_equal(pthread_create(&t, NULL, wait_event, &w), 0);
+	usleep(SOON_MS * 1000);
+	assert_int_equal(close(w.fd), 0);
+	assert_int_equal(eventfd_write(copy, 1), 0);
+	clock_gettime(CLOCK_REALTIME, &soon);
+	soon.tv_sec++;
+	assert_int_equal(pthread_timedjoin_np(t, NULL, &soon), ETIMEDOUT);
+	assert_int_equal(pthread_cancel(t), 0);
+	assert_int_equal(pthread_join(t, &end), 0);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
+	close(copy);
+}
+
+/* One that does not wait has an answer. */
+static void closed_channel_that_does_not_wait(void **state)
+{
+	struct rdma_ucm_event_resp ev;
+	int fd = open_cm();
+
+	assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(get_event(fd, &ev), -EAGAIN);
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(get_event(fd, &ev), -EBADF);
+}
+
 #define MANY 300
 
 static void *resolve_many(void *arg)
@@ -1238,6 +1274,8 @@ int main(void)
 		cmocka_unit_test(both_families),
 		cmocka_unit_test(both_or_none),
 		cmocka_unit_test(several_wait),
+		cmocka_unit_test(closed_under_a_waiter),
+		cmocka_unit_test(closed_channel_that_does_not_wait),
 		cmocka_unit_test(poll_tells_the_truth),
 		cmocka_unit_test(many_wait),
 		cmocka_unit_test(readable_while_events),

@@ -122,7 +122,8 @@ static void file_detach(struct cmdev_file *f, struct cmdev_id_list *dead)
 	__atomic_store_n(&files[f->fd], NULL, __ATOMIC_RELEASE);
 	LIST_REMOVE(f, entry);
 	__atomic_fetch_sub(&num_files, 1, __ATOMIC_RELAXED);
-	f->closed = true;
+	f->nonblocking = fcntl(f->fd, F_GETFL) & O_NONBLOCK;
+	__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
 	cmdev_event_close(f);
 	while ((id = LIST_FIRST(&f->ids)))
 		cmdev_id_detach(id, dead);

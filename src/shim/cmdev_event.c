@@ -191,8 +191,6 @@ static int get_locked(struct cmdev_file *f, u64 response, u32 out, bool token)
 
 	if (token)
 		f->token = false;
-	if (f->closed)
-		return -EBADF;
 	if (!e || (!token && __atomic_load_n(&f->posting, __ATOMIC_ACQUIRE)))
 		return 1;
 	ret = deliver(f, e, response, out);
@@ -211,12 +209,25 @@ static int try_get(struct cmdev_file *f, u64 response, u32 out, bool token)
 	return ret;
 }
 
+/*
+ * The channel was closed under a thread that waits for its events. The kernel's device lets it wait on, for ever or until it is cancelled, and programs whose main thread closes the
+ * channel and then exits rely on that: with an error here such a thread would end the process first, with its own exit status.
+ */
+static int wait_on(const struct cmdev_file *f)
+{
+	while (!f->nonblocking)
+		pause();
+	return -EAGAIN;
+}
+
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
 {
 	int ret = try_get(f, response, out, false), err;
 
 	while (ret == 1) {
 		err = shim_evfd_take(f->fd); /* waits unless O_NONBLOCK is set */
+		if (__atomic_load_n(&f->closed, __ATOMIC_ACQUIRE))
+			return wait_on(f);
 		if (err)
 			return err;
 		ret = try_get(f, response, out, true);

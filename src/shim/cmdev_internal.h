@@ -44,7 +44,8 @@ struct cmdev_file {
 	u32 posting;                   /* atomic: threads that have it on its way */
 	pid_t pid;                     /* process it belongs to: a vforked child's is another */
 	u32 refs;                      /* atomic: the descriptor's, and calls' */
-	bool closed;
+	bool closed;                   /* atomic */
+	bool nonblocking;              /* it was, when it was closed */
 	bool inherited;                /* from before fork(); not used by this process yet */
 	u32 fork;                      /* which one: iwcm_fork_count() */
 	int kept_fd;                   /* the eventfd of before fork(), or -1... */
