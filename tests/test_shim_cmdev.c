@@ -1004,6 +1004,41 @@ static void closed_under_a_waiter(void **state)
 	close(copy);
 }
 
+/* From here on the first cancellation point is this thread's end. */
+static void *cancelled_at_work(void *arg)
+{
+	bool *done = arg;
+	u32 listener, id;
+	int fd;
+
+	pthread_cancel(pthread_self());
+	fd = open_cm();
+	listener = create(fd, 1);
+	id = create(fd, 2);
+	assert_int_equal(bind_to(fd, listener, "127.0.0.1", 0), 0);
+	assert_int_equal(listen_id(fd, listener), 0);
+	assert_int_equal(resolve(fd, id, "127.0.0.1", port_of(fd, listener)), 0);
+	destroy(fd, id);
+	destroy(fd, listener);
+	close(fd);
+	*done = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* No lock stays taken when a thread is cancelled: its command ends first. */
+static void cancelled_thread(void **state)
+{
+	bool done = false;
+	pthread_t t;
+	void *end;
+
+	assert_int_equal(pthread_create(&t, NULL, cancelled_at_work, &done), 0);
+	assert_int_equal(pthread_join(t, &end), 0);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
+	assert_true(done);
+}
+
 /* One that does not wait has an answer. */
 static void closed_channel_that_does_not_wait(void **state)
 {
@@ -1275,6 +1310,7 @@ int main(void)
 		cmocka_unit_test(both_or_none),
 		cmocka_unit_test(several_wait),
 		cmocka_unit_test(closed_under_a_waiter),
+		cmocka_unit_test(cancelled_thread),
 		cmocka_unit_test(closed_channel_that_does_not_wait),
 		cmocka_unit_test(poll_tells_the_truth),
 		cmocka_unit_test(many_wait),

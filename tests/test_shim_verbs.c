@@ -1120,6 +1120,53 @@ static void test_threads_share_a_channel(void **state)
 	assert_int_equal(ibv_destroy_comp_channel(ch), 0);
 }
 
+/* From here on the first cancellation point is this thread's end. */
+static void *cancelled_at_work(void *arg)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_context *c;
+	struct ibv_wc wc[3];
+	struct ibv_cq *cq, *got;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp;
+	bool *done = arg;
+	void *cq_context;
+
+	pthread_cancel(pthread_self());
+	c = open_lo();
+	ch = ibv_create_comp_channel(ctx);
+	cq = ibv_create_cq(ctx, 8, NULL, ch, 0);
+	mr = ibv_reg_mr(pd, buf, sizeof(buf), IBV_ACCESS_LOCAL_WRITE);
+	ibv_req_notify_cq(cq, 0);
+	qp = flushed_qp(cq, 2);
+	assert_int_equal(ibv_poll_cq(cq, 3, wc), 2);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	assert_int_equal(ibv_get_cq_event(ch, &got, &cq_context), 0);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	ibv_ack_cq_events(got, 1);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(cq), 0);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_destroy_comp_channel(ch), 0);
+	assert_int_equal(ibv_close_device(c), 0);
+	*done = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* No lock stays taken when a thread is cancelled: its verbs end first. Where it waits for events, it ends. */
+static void test_cancelled_thread(void **state)
+{
+	bool done = false;
+	pthread_t t;
+	void *end;
+
+	assert_int_equal(pthread_create(&t, NULL, cancelled_at_work, &done), 0);
+	assert_int_equal(pthread_join(t, &end), 0);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
+	assert_true(done);
+}
+
 int main(void)
 {
 	const struct CMUnitTest first[] = { cmocka_unit_test(test_options) }; /* before they are read here */
@@ -1135,7 +1182,7 @@ int main(void)
 		cmocka_unit_test(test_create_qp_fails), cmocka_unit_test(test_modify_qp), cmocka_unit_test(test_modify_qp_attributes),
 		cmocka_unit_test(test_post_before_connection), cmocka_unit_test(test_wr_api), cmocka_unit_test(test_wr_api_refuses), cmocka_unit_test(test_srq),
 		cmocka_unit_test(test_absent), cmocka_unit_test(test_close_with_objects), cmocka_unit_test(test_fork), cmocka_unit_test(test_fork_while_others_work),
-		cmocka_unit_test(test_threads_share_a_channel),
+		cmocka_unit_test(test_threads_share_a_channel), cmocka_unit_test(test_cancelled_thread),
 	};
 
 	return cmocka_run_group_tests_name("options", first, NULL, NULL) | cmocka_run_group_tests_name("verbs", tests, setup, teardown);

@@ -74,6 +74,7 @@ static struct cmdev_file *file_new(int fd)
  */
 int shim_cmdev_open(int flags)
 {
+	SHIM_UNCANCELLED;
 	int fd = shim_evfd_open(0);
 	struct cmdev_file *f;
 
@@ -153,6 +154,7 @@ static struct cmdev_file *take_down(int fd, struct cmdev_id_list *dead)
  */
 bool shim_cmdev_close(int fd, int *ret)
 {
+	SHIM_UNCANCELLED;
 	struct cmdev_id_list dead = LIST_HEAD_INITIALIZER(dead);
 	struct cmdev_file *f;
 
@@ -183,6 +185,7 @@ static struct cmdev_file *file_between(unsigned int first, unsigned int last)
 
 void shim_cmdev_close_range(unsigned int first, unsigned int last)
 {
+	SHIM_UNCANCELLED;
 	struct cmdev_file *f;
 	int fd, ret;
 
@@ -282,6 +285,7 @@ void shim_cmdev_inherit(void *arg)
 /* The child uses what it has from its parent: from now on both do. */
 static int adopt(struct cmdev_file *f)
 {
+	SHIM_UNCANCELLED;
 	struct iwcm_ctx *ctx = shim_ctx();
 	int err = ctx ? iwcm_fork_adopt(ctx) : -errno;
 	struct cmdev_file *other;
@@ -334,6 +338,14 @@ static const struct cmdev_command {
 	[RDMA_USER_CM_CMD_JOIN_MCAST] = { cmdev_join_mcast, UPTO(join_mcast, addr), sizeof(struct rdma_ucm_create_id_resp) },
 };
 
+/* All commands but the one that waits. */
+static int uncancelled(const struct cmdev_command *cmd, struct cmdev_call *c)
+{
+	SHIM_UNCANCELLED;
+
+	return cmd->fn(c);
+}
+
 static int dispatch(struct cmdev_file *f, const void *buf, size_t n)
 {
 	struct cmdev_call c = { .file = f };
@@ -355,7 +367,7 @@ static int dispatch(struct cmdev_file *f, const void *buf, size_t n)
 	c.in = hdr.in;
 	c.out = hdr.out;
 	memcpy(&c.cmd, (const u8 *)buf + sizeof(hdr), min((size_t)hdr.in, sizeof(c.cmd)));
-	return cmd->fn(&c);
+	return cmd->fn == get_event ? get_event(&c) : uncancelled(cmd, &c);
 }
 
 /**

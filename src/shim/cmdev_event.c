@@ -201,6 +201,7 @@ static int get_locked(struct cmdev_file *f, u64 response, u32 out, bool token)
 
 static int try_get(struct cmdev_file *f, u64 response, u32 out, bool token)
 {
+	SHIM_UNCANCELLED;
 	int ret;
 
 	pthread_mutex_lock(&cmdev_lock);
@@ -220,14 +221,30 @@ static int wait_on(const struct cmdev_file *f)
 	return -EAGAIN;
 }
 
+static void cancelled(void *f)
+{
+	cmdev_file_put(f);
+}
+
+/* Waits unless O_NONBLOCK is set. The one place of a command where a thread may be cancelled. */
+static int take_token(struct cmdev_file *f)
+{
+	int err;
+
+	pthread_cleanup_push(cancelled, f);
+	err = shim_evfd_take(f->fd);
+	if (__atomic_load_n(&f->closed, __ATOMIC_ACQUIRE))
+		err = wait_on(f);
+	pthread_cleanup_pop(0);
+	return err;
+}
+
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
 {
 	int ret = try_get(f, response, out, false), err;
 
 	while (ret == 1) {
-		err = shim_evfd_take(f->fd); /* waits unless O_NONBLOCK is set */
-		if (__atomic_load_n(&f->closed, __ATOMIC_ACQUIRE))
-			return wait_on(f);
+		err = take_token(f);
 		if (err)
 			return err;
 		ret = try_get(f, response, out, true);

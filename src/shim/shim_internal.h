@@ -20,6 +20,25 @@
 /* What the symbols are exported with; everything else is hidden. Versions come from src/shim/shim.map. */
 #define SHIM_EXPORT __attribute__((visibility("default")))
 
+/*
+ * A thread that is cancelled in a system call of the NIC's would leave the NIC's locks taken, and the process would stand still. pthread_cancel() therefore waits until the call is
+ * over, or until it waits for an event without locks. First in each function that programs call and that goes further than the shim's own memory.
+ */
+#define SHIM_UNCANCELLED int cancel_state __attribute__((cleanup(shim_cancel_restore))) = shim_cancel_disable()
+
+static inline int shim_cancel_disable(void)
+{
+	int old;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	return old;
+}
+
+static inline void shim_cancel_restore(const int *old)
+{
+	pthread_setcancelstate(*old, NULL);
+}
+
 /* ---- core.c: the process, its context, its devices ---- */
 
 /* Options of `uwarp run`, from UWARP_* in the environment, read once. */

@@ -152,6 +152,7 @@ static struct irdma_device *device_get(const struct shim_device *dev)
 
 SHIM_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
+	SHIM_UNCANCELLED;
 	struct shim_device *dev = to_device(device);
 	struct irdma_device *iwdev = device_get(dev);
 	struct shim_file *file = NULL;
@@ -195,6 +196,7 @@ static struct shim_ctx *ctx_of_fd(int fd)
 
 SHIM_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
+	SHIM_UNCANCELLED;
 	struct shim_ctx *of = ctx_of_fd(cmd_fd), *ctx = NULL;
 	struct irdma_device *iwdev;
 
@@ -228,6 +230,7 @@ static void end_connections(struct shim_ctx *ctx)
 
 SHIM_EXPORT int ibv_close_device(struct ibv_context *context)
 {
+	SHIM_UNCANCELLED;
 	struct shim_ctx *ctx = to_ctx(context);
 
 	end_connections(ctx);

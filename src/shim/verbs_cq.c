@@ -7,11 +7,15 @@
 
 int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
+	SHIM_UNCANCELLED;
+
 	return rnic_cq_poll(to_cq(cq)->rnic, n, wc);
 }
 
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
+	SHIM_UNCANCELLED;
+
 	return -rnic_cq_arm(to_cq(cq)->rnic, solicited_only);
 }
 
@@ -84,6 +88,7 @@ static struct shim_cq *cq_new(struct ibv_context *context, const struct ibv_cq_i
 
 SHIM_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int comp_vector)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_cq_init_attr_ex attr = { .cqe = cqe < 0 ? 0 : (u32)cqe, .cq_context = cq_context, .channel = channel, .comp_vector = (u32)comp_vector };
 	struct shim_cq *cq;
 
@@ -110,6 +115,7 @@ static int check_ex(struct ibv_context *context, const struct ibv_cq_init_attr_e
 
 struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_cq_init_attr_ex a = *attr;
 	int err = check_ex(context, attr);
 	struct shim_cq *cq;
@@ -134,6 +140,7 @@ struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 
 SHIM_EXPORT int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
+	SHIM_UNCANCELLED;
 	struct shim_cq *cq = to_cq(ibcq);
 	int err = cqe < 1 || cqe > RNIC_MAX_CQE ? -EINVAL : rnic_cq_resize(cq->rnic, cqe);
 
@@ -160,6 +167,7 @@ static void leave_channel(struct shim_cq *cq)
 
 SHIM_EXPORT int ibv_destroy_cq(struct ibv_cq *ibcq)
 {
+	SHIM_UNCANCELLED;
 	struct shim_cq *cq = to_cq(ibcq);
 	struct shim_ctx *ctx = to_ctx(ibcq->context);
 	int err = rnic_cq_destroy(cq->rnic);

@@ -14,6 +14,7 @@ static void unlock(struct shim_cq *cq)
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
+	SHIM_UNCANCELLED;
 	struct shim_cq *cq = to_cq_ex(ex);
 	int n = rnic_cq_poll_ex(cq->rnic, 1, &cq->now);
 

@@ -193,6 +193,7 @@ static struct ibv_device **list_devices(int *count)
 
 SHIM_EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_device **list;
 	int n = 0;
 
@@ -210,6 +211,7 @@ SHIM_EXPORT struct ibv_device **ibv_get_device_list(int *num)
 
 SHIM_EXPORT void ibv_free_device_list(struct ibv_device **list)
 {
+	SHIM_UNCANCELLED;
 	free(list);
 }
 

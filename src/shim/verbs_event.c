@@ -196,6 +196,7 @@ void shim_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const u32 *com
 
 SHIM_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
+	SHIM_UNCANCELLED;
 	struct shim_ctx *ctx = to_ctx(context);
 	struct shim_channel *ch = calloc(1, sizeof(*ch));
 	int fd;
@@ -220,6 +221,7 @@ SHIM_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context 
 
 SHIM_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
+	SHIM_UNCANCELLED;
 	struct shim_channel *ch = to_channel(channel);
 	struct shim_ctx *ctx = to_ctx(channel->context);
 	bool busy;

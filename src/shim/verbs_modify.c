@@ -70,6 +70,7 @@ static int set_state(struct shim_qp *qp, enum rnic_qp_state state, enum ibv_qp_s
 
 SHIM_EXPORT int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
+	SHIM_UNCANCELLED;
 	struct shim_qp *qp = to_qp(ibqp);
 	struct rnic_qp_info info;
 	int err;

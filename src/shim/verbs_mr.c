@@ -63,21 +63,29 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, u64 iova
 
 SHIM_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	SHIM_UNCANCELLED;
+
 	return reg(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
 }
 
 SHIM_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, u64 iova, int access)
 {
+	SHIM_UNCANCELLED;
+
 	return reg(pd, addr, length, iova, (unsigned int)access);
 }
 
 SHIM_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, u64 iova, unsigned int access)
 {
+	SHIM_UNCANCELLED;
+
 	return reg(pd, addr, length, iova, access);
 }
 
 SHIM_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, u64 offset, size_t length, u64 iova, int fd, int access)
 {
+	SHIM_UNCANCELLED;
+
 	return shim_null(-EOPNOTSUPP);
 }
 
@@ -107,6 +115,7 @@ static void mr_changed(struct shim_mr *mr, int flags, struct ibv_pd *pd, const s
 
 SHIM_EXPORT int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	SHIM_UNCANCELLED;
 	struct shim_mr *mr = to_mr(ibmr);
 	struct rnic_mr_attr attr = { .addr = mr->mr.addr, .length = mr->mr.length, .iova = mr->iova, .access = mr->access };
 	int err = bad_change(mr, flags, pd, addr, length) ? -EINVAL : users_now(&mr->users) || mr->of ? -EBUSY : 0;
@@ -132,6 +141,7 @@ SHIM_EXPORT int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, 
 
 SHIM_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
 {
+	SHIM_UNCANCELLED;
 	struct shim_mr *mr = to_mr(ibmr);
 	struct shim_file *file = to_ctx(ibmr->context)->file;
 	int err;
@@ -161,6 +171,7 @@ SHIM_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
 
 SHIM_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *ibpd, u32 handle)
 {
+	SHIM_UNCANCELLED;
 	struct shim_file *file = to_ctx(ibpd->context)->file;
 	struct shim_mr *of, *mr = calloc(1, sizeof(*mr));
 	struct shim_pd *pd = to_pd(ibpd);
@@ -191,6 +202,7 @@ SHIM_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *ibpd, u32 handle)
 
 SHIM_EXPORT void ibv_unimport_mr(struct ibv_mr *ibmr)
 {
+	SHIM_UNCANCELLED;
 	struct shim_mr *mr = to_mr(ibmr);
 
 	if (!mr->of)
@@ -204,6 +216,7 @@ SHIM_EXPORT void ibv_unimport_mr(struct ibv_mr *ibmr)
 
 struct ibv_mw *shim_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type)
 {
+	SHIM_UNCANCELLED;
 	struct shim_mw *mw = calloc(1, sizeof(*mw));
 	int err = mw ? rnic_mw_create(to_pd(ibpd)->rnic, type, &mw->rnic) : -ENOMEM;
 
@@ -222,6 +235,7 @@ struct ibv_mw *shim_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type)
 
 int shim_dealloc_mw(struct ibv_mw *ibmw)
 {
+	SHIM_UNCANCELLED;
 	struct shim_mw *mw = to_mw(ibmw);
 	int err = rnic_mw_destroy(mw->rnic);
 
@@ -235,6 +249,7 @@ int shim_dealloc_mw(struct ibv_mw *ibmw)
 /* Type 1: a work request like any other, whose key the program knows at once. ibv_bind_mw() has checked type and domains. */
 int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_send_wr wr = { .wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW, .send_flags = bind->send_flags }, *bad;
 	int err;
 

@@ -45,6 +45,7 @@ void shim_pd_put(struct ibv_pd *ibpd)
 
 SHIM_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
+	SHIM_UNCANCELLED;
 	struct shim_ctx *ctx = to_ctx(context);
 	struct rnic_pd *rnic;
 	struct shim_pd *pd;
@@ -90,6 +91,7 @@ static int dealloc_original(struct shim_pd *pd)
 
 SHIM_EXPORT int ibv_dealloc_pd(struct ibv_pd *ibpd)
 {
+	SHIM_UNCANCELLED;
 	struct shim_pd *pd = to_pd(ibpd);
 
 	if (pd->imported || users_now(&pd->users))
@@ -101,6 +103,7 @@ SHIM_EXPORT int ibv_dealloc_pd(struct ibv_pd *ibpd)
 
 SHIM_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, u32 handle)
 {
+	SHIM_UNCANCELLED;
 	struct shim_file *file = to_ctx(context)->file;
 	struct shim_pd *of, *pd = NULL;
 
@@ -123,6 +126,8 @@ SHIM_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, u32 handle
 
 SHIM_EXPORT void ibv_unimport_pd(struct ibv_pd *ibpd)
 {
+	SHIM_UNCANCELLED;
+
 	if (to_pd(ibpd)->imported)
 		shim_pd_put(ibpd); /* what was made in it, and it, stay until that is destroyed */
 }

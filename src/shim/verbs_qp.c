@@ -5,11 +5,15 @@
 
 int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+	SHIM_UNCANCELLED;
+
 	return -rnic_post_send(to_qp(qp)->rnic, wr, bad);
 }
 
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+	SHIM_UNCANCELLED;
+
 	return -rnic_post_recv(to_qp(qp)->rnic, wr, bad);
 }
 
@@ -126,6 +130,7 @@ static struct ibv_qp *qp_create(struct ibv_qp_init_attr_ex *a)
 
 struct ibv_qp *shim_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
+	SHIM_UNCANCELLED;
 	int err = check_ex(attr);
 
 	return err ? shim_null(err) : qp_create(attr);
@@ -133,6 +138,7 @@ struct ibv_qp *shim_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 
 SHIM_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_qp_init_attr_ex a = {
 		.qp_context = attr->qp_context, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq, .srq = attr->srq, .cap = attr->cap,
 		.qp_type = attr->qp_type, .sq_sig_all = attr->sq_sig_all, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
@@ -190,6 +196,7 @@ static void fill_init_attr(const struct shim_qp *qp, struct ibv_qp_init_attr *a)
 
 SHIM_EXPORT int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask, struct ibv_qp_init_attr *init_attr)
 {
+	SHIM_UNCANCELLED;
 	struct shim_qp *qp = to_qp(ibqp);
 	struct rnic_qp_info info;
 
@@ -222,6 +229,7 @@ SHIM_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 
 SHIM_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
+	SHIM_UNCANCELLED;
 	struct shim_qp *qp = to_qp(ibqp);
 	struct shim_ctx *ctx = to_ctx(ibqp->context);
 

@@ -48,6 +48,7 @@ SHIM_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_
 
 int shim_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input, struct ibv_device_attr_ex *attr, size_t len)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_device_attr_ex a = { 0 };
 
 	if (input && input->comp_mask)
@@ -119,6 +120,7 @@ static void fill_port(struct shim_ctx *ctx, struct ibv_port_attr *a)
  */
 int shim_query_port(struct ibv_context *context, u8 port_num, struct ibv_port_attr *attr, size_t len)
 {
+	SHIM_UNCANCELLED;
 	struct ibv_port_attr a = { 0 };
 
 	if (port_num != 1)
@@ -134,6 +136,8 @@ int shim_query_port(struct ibv_context *context, u8 port_num, struct ibv_port_at
 
 SHIM_EXPORT int ibv_query_port(struct ibv_context *context, u8 port_num, struct _compat_ibv_port_attr *attr)
 {
+	SHIM_UNCANCELLED;
+
 	return shim_query_port(context, port_num, (struct ibv_port_attr *)attr, COMPAT_PORT_ATTR);
 }
 
@@ -152,6 +156,8 @@ static void fill_gid(struct shim_ctx *ctx, union ibv_gid *gid)
 
 SHIM_EXPORT int ibv_query_gid(struct ibv_context *context, u8 port_num, int index, union ibv_gid *gid)
 {
+	SHIM_UNCANCELLED;
+
 	if (port_num != 1 || index)
 		return shim_minus_one(-EINVAL);
 	fill_gid(to_ctx(context), gid);
@@ -169,6 +175,8 @@ static void fill_gid_entry(struct shim_ctx *ctx, struct ibv_gid_entry *entry, si
 
 SHIM_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, u32 port_num, u32 gid_index, struct ibv_gid_entry *entry, u32 flags, size_t entry_size)
 {
+	SHIM_UNCANCELLED;
+
 	if (flags)
 		return EOPNOTSUPP;
 	if (port_num != 1 || gid_index)
@@ -179,6 +187,8 @@ SHIM_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, u32 port_num, u32
 
 SHIM_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max_entries, u32 flags, size_t entry_size)
 {
+	SHIM_UNCANCELLED;
+
 	if (flags)
 		return -EOPNOTSUPP;
 	if (max_entries < 1)

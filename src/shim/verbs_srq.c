@@ -5,6 +5,8 @@
 
 int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+	SHIM_UNCANCELLED;
+
 	return -rnic_srq_post(to_srq(srq)->rnic, wr, bad);
 }
 
@@ -34,6 +36,7 @@ static int srq_create(struct shim_srq *srq, struct ibv_pd *pd, struct ibv_srq_at
 
 SHIM_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
+	SHIM_UNCANCELLED;
 	struct shim_srq *srq;
 	int err;
 
@@ -61,6 +64,7 @@ SHIM_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_ini
 /* What is neither basic nor has a domain: the header sends the others to ibv_create_srq(). */
 struct ibv_srq *shim_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
+	SHIM_UNCANCELLED;
 	const u32 supported = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE;
 
 	if (attr->comp_mask & ~(u32)(IBV_SRQ_INIT_ATTR_RESERVED - 1))
@@ -74,6 +78,8 @@ struct ibv_srq *shim_create_srq_ex(struct ibv_context *context, struct ibv_srq_i
 
 SHIM_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
+	SHIM_UNCANCELLED;
+
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
 		return EINVAL;
 	return -rnic_srq_modify(to_srq(srq)->rnic, attr, mask);
@@ -81,12 +87,15 @@ SHIM_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, i
 
 SHIM_EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 {
+	SHIM_UNCANCELLED;
+
 	rnic_srq_query(to_srq(srq)->rnic, attr);
 	return 0;
 }
 
 SHIM_EXPORT int ibv_destroy_srq(struct ibv_srq *ibsrq)
 {
+	SHIM_UNCANCELLED;
 	struct shim_srq *srq = to_srq(ibsrq);
 	struct shim_ctx *ctx = to_ctx(ibsrq->context);
 	int err = rnic_srq_destroy(srq->rnic);

@@ -317,6 +317,7 @@ static int post(struct shim_qp *qp)
 
 static int wr_complete(struct ibv_qp_ex *ex)
 {
+	SHIM_UNCANCELLED;
 	struct shim_qp *qp = to_qp_ex(ex);
 	int err = post(qp);
 
