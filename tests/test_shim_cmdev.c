@@ -9,6 +9,7 @@
 #include <infiniband/ib.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,6 +353,58 @@ static void closed_by_range(void **state)
 	assert_false(shim_cmdev_is(b));
 	close(a);
 	close(c);
+}
+
+static void nothing(int sig)
+{
+}
+
+static void *get_event_of(void *file)
+{
+	struct rdma_ucm_event_resp resp;
+
+	return (void *)(intptr_t)cmdev_event_get(file, (u64)(uintptr_t)&resp, sizeof(resp));
+}
+
+static int join_within(pthread_t t, int ms, void **ret)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += ms * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000L;
+	until.tv_nsec %= 1000000000L;
+	return pthread_timedjoin_np(t, ret, &until);
+}
+
+/* A command that has just begun when the program closes the channel waits, as in the kernel; rping exits with an error otherwise. */
+static void closed_under_a_command(void **state)
+{
+	struct sigaction act = { .sa_handler = nothing };
+	int fd = open_cm();
+	struct cmdev_file *f = cmdev_file_get(fd);
+	pthread_t t;
+	void *ret;
+
+	sigaction(SIGUSR1, &act, NULL);
+	close(fd);
+	assert_int_equal(pthread_create(&t, NULL, get_event_of, f), 0);
+	assert_int_equal(join_within(t, SOON_MS, &ret), ETIMEDOUT);
+	do
+		pthread_kill(t, SIGUSR1);
+	while (join_within(t, 10, &ret));
+	assert_int_equal((intptr_t)ret, -EINTR);
+	cmdev_file_put(f);
+}
+
+static void closed_under_a_command_that_waits_for_nothing(void **state)
+{
+	int fd = open(CM_PATH, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	struct cmdev_file *f = cmdev_file_get(fd);
+
+	close(fd);
+	assert_int_equal((intptr_t)get_event_of(f), -EAGAIN);
+	cmdev_file_put(f);
 }
 
 /* ---- commands that are wrong ---- */
@@ -1214,6 +1267,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(is_a_character_device),
 		cmocka_unit_test(closed_by_range),
+		cmocka_unit_test(closed_under_a_command),
+		cmocka_unit_test(closed_under_a_command_that_waits_for_nothing),
 		cmocka_unit_test(wrong_commands),
 		cmocka_unit_test(bad_pointers),
 		cmocka_unit_test(another_files_id),

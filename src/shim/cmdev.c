@@ -123,6 +123,8 @@ static void file_detach(struct cmdev_file *f, struct cmdev_id_list *dead)
 	LIST_REMOVE(f, entry);
 	__atomic_fetch_sub(&num_files, 1, __ATOMIC_RELAXED);
 	f->closed = true;
+	if (__atomic_load_n(&f->refs, __ATOMIC_RELAXED) > 1)
+		f->nonblocking = fcntl(f->fd, F_GETFL) & O_NONBLOCK;
 	cmdev_event_close(f);
 	while ((id = LIST_FIRST(&f->ids)))
 		cmdev_id_detach(id, dead);

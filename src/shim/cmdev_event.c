@@ -211,17 +211,37 @@ static int try_get(struct cmdev_file *f, u64 response, u32 out, bool token)
 	return ret;
 }
 
+static bool is_closed(struct cmdev_file *f)
+{
+	bool yes;
+
+	pthread_mutex_lock(&cmdev_lock);
+	yes = f->closed;
+	pthread_mutex_unlock(&cmdev_lock);
+	return yes;
+}
+
+/* The program closed the file when this command had begun. In the kernel it waits on, for nothing; programs whose threads do so are about to exit. */
+static int closed_under(const struct cmdev_file *f)
+{
+	if (f->nonblocking)
+		return -EAGAIN;
+	pause();
+	return -EINTR;
+}
+
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
 {
-	int ret = try_get(f, response, out, false), err;
+	int ret = try_get(f, response, out, false), err = 0;
 
-	while (ret == 1) {
+	while (ret == 1 && !err) {
 		err = shim_evfd_take(f->fd); /* waits unless O_NONBLOCK is set */
-		if (err)
-			return err;
-		ret = try_get(f, response, out, true);
+		if (!err)
+			ret = try_get(f, response, out, true);
 	}
-	return ret;
+	if (ret == -EBADF || (err == -EBADF && is_closed(f)))
+		return closed_under(f);
+	return err ? err : ret;
 }
 
 /* ---- from iwcm ---- */

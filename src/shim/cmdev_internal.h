@@ -45,6 +45,7 @@ struct cmdev_file {
 	pid_t pid;                     /* process it belongs to: a vforked child's is another */
 	u32 refs;                      /* atomic: the descriptor's, and calls' */
 	bool closed;
+	bool nonblocking;              /* was, when it was closed under a command */
 	bool inherited;                /* from before fork(); not used by this process yet */
 	u32 fork;                      /* which one: iwcm_fork_count() */
 	int kept_fd;                   /* the eventfd of before fork(), or -1... */
