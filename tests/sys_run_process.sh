@@ -7,7 +7,7 @@
 #     tests/programs/process.c  <---- 127.0.0.1 ---->  tests/programs/process.c
 set -uo pipefail
 . "$(dirname "$0")/run_lib.sh"
-need rping pgrep "${CC:-gcc}"
+need rping pgrep ps "${CC:-gcc}"
 
 process=$tmp/process
 "${CC:-gcc}" -D_GNU_SOURCE -O1 -Wall -o "$process" "$here/programs/process.c" -lrdmacm -libverbs || { echo "process.c does not compile"; exit 1; }
@@ -72,6 +72,36 @@ want "EBUSY for a protection domain in use" has client.out '^pd 16$'
 want "EBUSY for a completion queue in use" has client.out '^cq 16$'
 end
 
+for trick in destroy-qp destroy-id close-channel; do
+	begin "a client that gives a connection up without disconnecting: $trick"
+	free_port
+	start_server server "$process" server "$port"
+	start client "$process" client "$port" 40 $trick
+	want "the client to get there" wait_for client.out '^given up$'
+	want "the server to see it go, though the client lives" wait_for server.out '^disconnected$'
+	join server
+	want "the server's status 0, not ${status_of[server]}" is "${status_of[server]}" 0
+	stop client
+	end
+done
+
+stopped() { [[ $(ps -o stat= -p "$(program_pid "$1")") == T* ]]; }
+
+# More than the sockets take is posted while the server stands still: the client has it in its own memory when it ends.
+begin "a client that ends right behind its last words"
+free_port
+start_server server "$process" sink "$port"
+start client "$process" burst "$port" "$tmp/go"
+want "all to be posted" wait_for client.out '^posted$'
+want "a server that stands still" stopped server
+touch "$tmp/go"
+kill -CONT "$(program_pid server)"
+join client
+join server
+want "the client's status 0, not ${status_of[client]}" is "${status_of[client]}" 0
+want "the server to get it all" has server.out '^512 of 512 right$'
+end
+
 begin "a client that closes what is not its own, by close_range()"
 free_port
 start_server server "$process" server "$port"
@@ -85,9 +115,12 @@ join server
 end
 
 # killed VICTIM WITNESS SIGN: the victim is killed; how long until the witness prints it?
+victims=
 killed() {
-	local from
-	want "the victim to run" kill -KILL "$(program_pid "$1")"
+	local from pid
+	pid=$(program_pid "$1")
+	victims+="${victims:+|}$pid"
+	want "the victim to run" kill -KILL "$pid"
 	from=$(now_ms)
 	want "the other end to hear of it" wait_for "$2" "$3"
 	want "it within a second, not after $(($(now_ms) - from)) ms" less $(($(now_ms) - from)) 1000
@@ -126,9 +159,20 @@ join server
 want "the client to end by itself" less "${status_of[client]}" 124
 end
 
+begin "rping's client is killed in the middle of things: its server hears of it"
+free_port
+start_server server rping -s -v -a 127.0.0.1 -p "$port" -S 65535
+start client rping -c -a 127.0.0.1 -p "$port" -S 65535
+want "pings" wait_for server.out '^server ping data' 3
+killed client server.err 'server DISCONNECT EVENT'
+join client
+join server
+want "the server to end by itself" less "${status_of[server]}" 124
+end
+
 begin "a killed program leaves nothing behind"
 want "no listener" is "$(ss -Htln "sport = :$port")" ""
-want "no process in uwarp stat" is "$("$UWARP" stat | grep -cE ' (process|rping)$')" 0
+want "none of them in uwarp stat" is "$("$UWARP" stat | grep -cE "^ *($victims) ")" 0
 end
 
 finish

@@ -1152,6 +1152,40 @@ static void test_drain_full(void **state)
 	close(lfd);
 }
 
+/* What is being closed and has not arrived: shut down or drained, in the socket or still here. What is sent on a stream that is open is nobody's last word. */
+static void test_unsent(void **state)
+{
+	for (int drained = 0; drained < 2; drained++) {
+		static u8 chunk[65536];
+		int fd, lfd = plain_listen(true, 0);
+		struct cm_ep *ep;
+
+		set_receive_buffer(lfd, 4096);
+		ep = cm_connect(&cm, true, plain_number(lfd));
+		fd = plain_accept(lfd);
+		assert_int_equal(cm_offload(ep, NULL, 0), 0);
+		while (stream_send(ep, chunk, sizeof(chunk)) > 0)
+			;
+		assert_false(port_host_unsent(cm.h));
+		if (drained)
+			stream_drain(ep, chunk, 1000);
+		else
+			ops()->stream_shutdown(ep->stream);
+		cm_settle(&cm);
+		assert_true(port_host_unsent(cm.h));
+		while (recv(fd, chunk, sizeof(chunk), MSG_DONTWAIT) != 0)
+			cm_wait(&cm, 1);
+		cm_until(&cm, !port_host_unsent(cm.h));
+		close(fd);
+		close(lfd);
+		if (!drained) {
+			ops()->stream_close(ep->stream);
+			ep->stream = NULL;
+		}
+		cm_settle(&cm);
+	}
+}
+
 /* A peer that sends for ever has two seconds. */
 static void test_drain_time_limit(void **state)
 {
@@ -1509,7 +1543,7 @@ int main(void)
 		T(out_of_descriptors),
 		T(reserve), T(reserve_ipv6), T(reserve_shared), T(reserve_two_nics), T(quad_filter),
 		T(stream), T(stream_closed_by_us_first), T(stream_reset), T(stream_reset_read_first), T(stream_abort),
-		T(stream_close), T(drain), T(drain_full), T(drain_time_limit), T(drain_too_many),
+		T(stream_close), T(drain), T(drain_full), T(unsent), T(drain_time_limit), T(drain_too_many),
 		T(drain_unplug), T(drain_in_event), T(stream_close_in_event), T(stream_close_in_others_event), T(stream_leftover),
 		T(stream_leftover_unseen), T(stream_signals_old_edges), T(stream_after_fin), T(stream_full), T(fork),
 		T(both_ends), T(drain_fork), /* which changes how this process closes: the last */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "iwcm/iwcm_nic.h"
+#include "iwcm/room_internal.h"
 #include "capture_dir.h"
 
 #define PORT 7471
@@ -741,6 +741,55 @@ static void test_destroy_listener_with_queue(void **state)
 	assert_int_equal(w->t[CLIENT].total, 1);
 	assert_true(w->t[CLIENT].last == IWCM_EVENT_CONNECT_ERROR || w->t[CLIENT].last == IWCM_EVENT_REJECTED);
 	check_nothing_left(w->host[1].ctx);
+	world_close(w);
+}
+
+/*
+ * The CM may see the end of a request that nobody fetched while its listener is being destroyed, after the listener's events are gone and before the request's turn has
+ * come. The CM gives its reference on the listener back in between: there the end comes.
+ */
+static struct {
+	struct iwcm_id *request;
+	struct world *w;
+	void (*rem_ref)(struct iw_cm_id *cm);
+} between;
+
+static void request_ends_in_between(struct iw_cm_id *cm)
+{
+	struct iw_cm_event close = { .event = IW_CM_EVENT_CLOSE, .status = -ECONNRESET };
+	struct iwcm_id *req = between.request;
+	struct iwcm_event ev;
+
+	cm->rem_ref = between.rem_ref;
+	assert_int_equal(req->state, IWCM_ID_REQUEST);
+	assert_int_equal(req->cm.event_handler(&req->cm, &close), 0);
+	assert_int_equal(req->state, IWCM_ID_CLOSED);
+	assert_int_equal(iwcm_get_event(between.w->host[1].ctx, &ev, 0), -EAGAIN); /* nobody knows this id */
+	between.request = NULL;
+	cm->rem_ref(cm);
+}
+
+static void test_request_ends_with_listener(void **state)
+{
+	struct world *w = world_open(gen_of(state));
+	struct iwcm_child *c;
+	struct iwcm_event ev;
+
+	start_listener(w, addr4(0x0a000002, PORT));
+	start_client(w, addr4(0x0a000002, PORT));
+	pump(w);
+	port_wire_run(w->wire, loop_now(&w->loop) + NSEC_PER_SEC); /* the server fetches nothing */
+	between.w = w;
+	between.request = LIST_FIRST(&w->t[LISTENER].id->untaken);
+	assert_non_null(between.request);
+	c = LIST_FIRST(&w->t[LISTENER].id->children);
+	between.rem_ref = c->cm.rem_ref;
+	c->cm.rem_ref = request_ends_in_between;
+	kill(w, LISTENER);
+	assert_null(between.request); /* it was asked */
+	assert_int_equal(iwcm_get_event(w->host[1].ctx, &ev, 0), -EAGAIN);
+	run_for(w, NSEC_PER_SEC);
+	EXPECT(w, CLIENT, IWCM_EVENT_RESOLVED, IWCM_EVENT_CONNECT_ERROR);
 	world_close(w);
 }
 
@@ -1473,7 +1522,8 @@ int main(void)
 		BOTH(test_revision_1), BOTH(test_models),
 		BOTH(test_rejected), BOTH(test_request_gone), BOTH(test_refused), BOTH(test_no_answer), BOTH(test_no_reply),
 		BOTH(test_abort), BOTH(test_abort_connecting),
-		BOTH(test_destroy_everywhere), BOTH(test_abort_everywhere), BOTH(test_destroy_listener_with_queue), BOTH(test_close_in_the_middle),
+		BOTH(test_destroy_everywhere), BOTH(test_abort_everywhere), BOTH(test_destroy_listener_with_queue), BOTH(test_request_ends_with_listener),
+		BOTH(test_close_in_the_middle),
 		BOTH(test_handler), BOTH(test_handler_destroys_request),
 		BOTH(test_bind), BOTH(test_bind_port_0), BOTH(test_bound_client), BOTH(test_resolve_errors), BOTH(test_params),
 		BOTH(test_event_fd), BOTH(test_strings),

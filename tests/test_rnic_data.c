@@ -688,6 +688,30 @@ static void orderly_close(void **state)
 	}
 }
 
+/* What was posted before the end and has not left yet: a program that ends would take it along. */
+static void closing_is_known(void **state)
+{
+	each_mode(o) {
+		pair_open(&pair, &o);
+		for (u64 i = 0; i < 8; i++)
+			assert_int_equal(pair_recv(B, i, 0, 300000), 0);
+		pair_connect(&pair);
+		if (o.rtr)
+			pair_settle(&pair);
+		for (u64 i = 0; i < 8; i++)
+			assert_int_equal(pair_send(A, i, IBV_WR_SEND, 0, 300000, NULL, 0, IBV_SEND_SIGNALED), 0);
+		assert_false(rnic_device_is_closing(A->dev));
+		assert_int_equal(rnic_qp_modify(A->qp, RNIC_QP_CLOSING), 0);
+		assert_int_equal(rnic_device_is_closing(A->dev), !rnic_qp_fin_is_out(A->qp));
+		for (u64 i = 0; i < 8; i++)
+			pair_wc_is(&pair, A->scq, i, IBV_WC_SUCCESS);
+		pair_until(&pair, !rnic_device_is_closing(A->dev));
+		for (u64 i = 0; i < 8; i++)
+			pair_wc_is(&pair, B->rcq, i, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
 /* Programs end right behind their last Send: it arrives, and what follows is FIN. With work left it is a reset. */
 static void destroyed_behind_the_last_send(void **state)
 {
@@ -856,6 +880,7 @@ int main(void)
 		cmocka_unit_test(over_a_rough_wire),
 		cmocka_unit_test(flushed_in_order),
 		cmocka_unit_test(orderly_close),
+		cmocka_unit_test(closing_is_known),
 		cmocka_unit_test(destroyed_behind_the_last_send),
 		cmocka_unit_test(destroyed_in_every_state),
 		cmocka_unit_test(deregistered_during_traffic),

@@ -8,7 +8,8 @@ static struct pair pair;
 #define E (&pair.e[0])
 
 static struct rnic_pd *other_pd;
-static struct rnic_mr *limited, *others;   /* 1000 bytes at iova 0x1000 that may be written; a region of another PD */
+/* 1000 bytes at iova 0x1000 each: may be written; may be read; may be anything, in another PD */
+static struct rnic_mr *limited, *readable, *others;
 static u32 dead_stag;
 static u8 area[1000];
 static u8 other_area[1000];
@@ -25,6 +26,8 @@ static void start(const struct pair_options *o)
 	pair_open(&pair, o);
 	assert_int_equal(rnic_mr_create(E->pd, &mr, &limited), 0);
 	assert_int_equal(rnic_mr_create(E->pd, &mr, &dead), 0);
+	mr.access = IBV_ACCESS_REMOTE_READ;
+	assert_int_equal(rnic_mr_create(E->pd, &mr, &readable), 0);
 	dead_stag = rnic_mr_stag(dead);
 	assert_int_equal(rnic_mr_destroy(dead), 0);
 	assert_int_equal(rnic_pd_create(E->dev, &other_pd), 0);
@@ -39,18 +42,20 @@ static void start(const struct pair_options *o)
 static void stop(void)
 {
 	assert_int_equal(rnic_mr_destroy(limited), 0);
+	assert_int_equal(rnic_mr_destroy(readable), 0);
 	assert_int_equal(rnic_mr_destroy(others), 0);
 	assert_int_equal(rnic_pd_destroy(other_pd), 0);
 	pair_close(&pair);
 }
 
-enum which { NOBODY, GOOD, LIMITED, DEAD, OTHERS };
+enum which { NOBODY, GOOD, LIMITED, READABLE, DEAD, OTHERS };
 
 static u32 stag_of(enum which w)
 {
 	switch (w) {
 	case GOOD: return E->stag;
 	case LIMITED: return rnic_mr_stag(limited);
+	case READABLE: return rnic_mr_stag(readable);
 	case DEAD: return dead_stag;
 	case OTHERS: return rnic_mr_stag(others);
 	default: return E->stag ^ 0x5A5A5A00u;
@@ -120,6 +125,7 @@ static void writes(void **state)
 		{ LIMITED, BASE, 1001, PAIR_ALL, TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_BOUNDS },
 		{ LIMITED, BASE, 60000, PAIR_ALL, TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_BOUNDS },
 		{ LIMITED, UINT64_MAX, 2, PAIR_ALL, TERM_LAYER_DDP, TERM_DDP_TAGGED, TERM_DDP_T_WRAP },
+		{ READABLE, BASE, 1, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_ACCESS },
 		{ GOOD, 0, 1, IBV_ACCESS_REMOTE_READ, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_ACCESS },
 	};
 
@@ -164,6 +170,10 @@ static void requests(void **state)
 		{ RDMAP_READ_REQ, LIMITED, UINT64_MAX, 2, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_WRAP, IBV_EVENT_QP_ACCESS_ERR },
 		{ RDMAP_READ_REQ, GOOD, 0, 1, IBV_ACCESS_REMOTE_WRITE, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_ACCESS, IBV_EVENT_QP_ACCESS_ERR },
 		{ RDMAP_ATOMIC_REQ, NOBODY, 0, RDMAP_FETCH_ADD, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_STAG, IBV_EVENT_QP_ACCESS_ERR },
+		{ RDMAP_ATOMIC_REQ, DEAD, BASE, RDMAP_FETCH_ADD, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_STAG, IBV_EVENT_QP_ACCESS_ERR },
+		{ RDMAP_ATOMIC_REQ, OTHERS, BASE, RDMAP_CMP_SWAP, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_STREAM_STAG, IBV_EVENT_QP_ACCESS_ERR },
+		{ RDMAP_ATOMIC_REQ, LIMITED, UINT64_MAX - 3, RDMAP_CMP_SWAP, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_WRAP, IBV_EVENT_QP_ACCESS_ERR },
+		{ RDMAP_ATOMIC_REQ, LIMITED, UINT64_MAX - 7, RDMAP_CMP_SWAP, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_BOUNDS, IBV_EVENT_QP_ACCESS_ERR },
 		{ RDMAP_ATOMIC_REQ, LIMITED, BASE, RDMAP_FETCH_ADD, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_ACCESS, IBV_EVENT_QP_ACCESS_ERR },
 		{ RDMAP_ATOMIC_REQ, GOOD, PAIR_MEM - 4, RDMAP_FETCH_ADD, PAIR_ALL, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_BOUNDS, IBV_EVENT_QP_ACCESS_ERR },
 		{ RDMAP_ATOMIC_REQ, GOOD, 0, RDMAP_FETCH_ADD, IBV_ACCESS_REMOTE_READ, TERM_LAYER_RDMAP, TERM_RDMAP_PROTECTION, TERM_RDMAP_ACCESS, IBV_EVENT_QP_ACCESS_ERR },
@@ -216,6 +226,11 @@ static void untagged(void **state)
 		{ { 0x41, 0x43, [13] = 1, [17] = 4 }, 18 + 1, 1, 2, TERM_DDP_U_MO, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
 		{ { 0x41, 0x43, [9] = 1, [13] = 1 }, 18 + 1, 1, 2, TERM_DDP_U_QN, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
 		{ { 0x41, 0x43, [9] = 77, [13] = 1 }, 18 + 1, 1, 2, TERM_DDP_U_QN, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
+		{ { 0x41, 0x41, [9] = 1, [13] = 2 }, 18 + 28, 1, 2, TERM_DDP_U_MSN, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
+		{ { 0x41, 0x4A, [9] = 1, [13] = 0 }, 18 + 52, 1, 2, TERM_DDP_U_MSN, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
+		{ { 0x41, 0x48, [13] = 2 }, 18 + 8, 1, 2, TERM_DDP_U_MSN, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
+		{ { 0x41, 0x47, [9] = 2, [13] = 3 }, 18 + 4, 1, 2, TERM_DDP_U_MSN, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
+		{ { 0x41, 0x41, [9] = 1, [13] = 1, [17] = 4 }, 18 + 28, 1, 2, TERM_DDP_U_MO, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
 		/* versions, opcode */
 		{ { 0x42, 0x43, [13] = 1 }, 18 + 1, 1, 2, TERM_DDP_U_VERSION, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
 		{ { 0x41, 0x83, [13] = 1 }, 18 + 1, 0, 2, TERM_RDMAP_BAD_VERSION, IBV_EVENT_QP_REQ_ERR, IBV_WC_WR_FLUSH_ERR },
@@ -244,23 +259,52 @@ static void untagged(void **state)
 		}
 }
 
-static void no_receive_buffer(void **state)
+/* Each segment would fit; the second one goes beyond the end. */
+static void too_long_in_two_segments(void **state)
 {
 	each_crc(o) {
-		u8 u[20] = { 0x41, 0x43 };
+		u8 u[18 + 60] = { 0x01, 0x43, [13] = 1 };
 
 		start(&o);
-		for (u8 i = 1; i <= 3; i++) {
-			u[13] = i;
-			pair_raw_says(&pair, u, sizeof(u));
-		}
-		expect_terminate(TERM_LAYER_DDP, TERM_DDP_UNTAGGED, TERM_DDP_U_NO_BUFFER);
-		pair_wc_is(&pair, E->rcq, 1, IBV_WC_SUCCESS);
-		pair_wc_is(&pair, E->rcq, 2, IBV_WC_SUCCESS);
-		pair_no_wc(E->rcq);
+		pair_raw_says(&pair, u, sizeof(u));
+		u[0] = 0x41;
+		u[17] = 60;
+		pair_raw_says(&pair, u, sizeof(u));
+		expect_terminate(TERM_LAYER_DDP, TERM_DDP_UNTAGGED, TERM_DDP_U_TOO_LONG);
 		expect_event(IBV_EVENT_QP_REQ_ERR);
+		expect_receives(IBV_WC_LOC_LEN_ERR);
 		stop();
 	}
+}
+
+/* The third message for two buffers, in an SRQ or not. */
+static void check_no_receive_buffer(const struct pair_options *o, u8 opcode, u32 payload)
+{
+	u8 u[18 + 8] = { 0x41, 0x40 | opcode };
+
+	start(o);
+	for (u8 i = 1; i <= 3; i++) {
+		u[13] = i;
+		pair_raw_says(&pair, u, 18 + payload);
+	}
+	expect_terminate(TERM_LAYER_DDP, TERM_DDP_UNTAGGED, TERM_DDP_U_NO_BUFFER);
+	pair_wc_is(&pair, E->rcq, 1, IBV_WC_SUCCESS);
+	pair_wc_is(&pair, E->rcq, 2, IBV_WC_SUCCESS);
+	pair_no_wc(E->rcq);
+	assert_int_equal(E->events[IBV_EVENT_QP_REQ_ERR], 1);
+	assert_int_equal(E->events[IBV_EVENT_QP_LAST_WQE_REACHED], o->srq);
+	stop();
+}
+
+static void no_receive_buffer(void **state)
+{
+	each_crc(o)
+		for (int srq = 0; srq < 2; srq++) {
+			o.srq = srq;
+			check_no_receive_buffer(&o, RDMAP_SEND, 2);
+			check_no_receive_buffer(&o, RDMAP_SEND_SE, 0);
+			check_no_receive_buffer(&o, RDMAP_IMM, 8);
+		}
 }
 
 /* The receive WQE's own memory is wrong: the program's fault. */
@@ -498,39 +542,66 @@ static void bad_marker(void **state)
 	stop();
 }
 
-/* FIN, or RST, within an FPDU of a Send that would fit. */
+/* The header of 8000 bytes that there is room for: a Send, a Write, the response to a Read of ours. Its length. */
+static u32 put_header(u8 opcode, u8 *u)
+{
+	struct rdmap_read_req r;
+	struct ddp_hdr h;
+
+	if (opcode == RDMAP_SEND)
+		return ddp_put_untagged(u, opcode, true, 0, 1, 0);
+	if (opcode == RDMAP_WRITE)
+		return ddp_put_tagged(u, opcode, true, E->stag, (u64)(uintptr_t)E->mem);
+	assert_int_equal(pair_send(E, 7, IBV_WR_RDMA_READ, 0, 8000, E, 0, 0), 0);
+	assert_true(pair_raw_hears(&pair, &h, 3000));
+	rdmap_get_read_req(h.payload, &r);
+	return ddp_put_tagged(u, opcode, true, r.sink_stag, r.sink_to);
+}
+
+static void check_closed(const struct pair_options *o, u8 opcode, bool reset, int at)
+{
+	static u8 u[9000], fpdu[9300];
+	struct mpa_stream s;
+	u32 n;
+
+	pair_open(&pair, o);
+	assert_int_equal(pair_recv(E, 1, 0, 9000), 0);
+	assert_int_equal(pair_recv(E, 2, 0, 9000), 0);
+	pair_connect(&pair);
+	n = put_header(opcode, u);
+	mpa_stream_init(&s, o->crc, o->markers);
+	assert_true(mpa_fpdu_build(&s, u, n + 8000, fpdu, sizeof(fpdu)) > at);
+	pair_raw_bytes(&pair, fpdu, (size_t)at);
+	if (reset) {
+		plain_reset(pair.fd);
+		pair.fd = -1;
+		pair_until(&pair, E->disconnects);
+		assert_int_equal(E->qp->last_ae, RNIC_AE_LLP_CONNECTION_RESET);
+	} else if (at) {
+		shutdown(pair.fd, SHUT_WR);
+		expect_terminate(TERM_LAYER_LLP, 0, TERM_MPA_CONN_LOST);
+	} else {
+		shutdown(pair.fd, SHUT_WR);
+		pair_until(&pair, E->disconnects);
+		assert_int_equal(E->qp->last_ae, RNIC_AE_LLP_FIN_RECEIVED);
+	}
+	if (opcode == RDMAP_READ_RESP)
+		pair_wc_is(&pair, E->scq, 7, IBV_WC_WR_FLUSH_ERR);
+	expect_receives(IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+}
+
+/* FIN, or RST, anywhere within an FPDU. */
 static void closed_in_the_middle(void **state)
 {
-	static u8 u[9000], fpdu[9100];
+	static const u8 opcodes[] = { RDMAP_SEND, RDMAP_WRITE, RDMAP_READ_RESP };
+	static const int at[] = { 0, 1, 2, 9, 15, 20, 27, 1500, 6000, 8010 };
 
-	ddp_put_untagged(u, RDMAP_SEND, true, 0, 1, 0);
-	for (int reset = 0; reset < 2; reset++)
-		for (int crc = 0; crc < 2; crc++)
-			for (int at = 0; at < 8020; at += at < 30 ? 3 : 1500) {
-				struct pair_options o = { .port = PAIR_RAW, .crc = crc };
-				struct mpa_stream s;
-
-				pair_open(&pair, &o);
-				assert_int_equal(pair_recv(E, 1, 0, 9000), 0);
-				assert_int_equal(pair_recv(E, 2, 0, 9000), 0);
-				pair_connect(&pair);
-				mpa_stream_init(&s, crc, false);
-				assert_true(mpa_fpdu_build(&s, u, 18 + 8000, fpdu, sizeof(fpdu)) > at);
-				pair_raw_bytes(&pair, fpdu, (size_t)at);
-				if (reset) {
-					plain_reset(pair.fd);
-					pair.fd = -1;
-				} else {
-					shutdown(pair.fd, SHUT_WR);
-				}
-				pair_until(&pair, E->disconnects);
-				expect_receives(IBV_WC_WR_FLUSH_ERR);
-				if (reset)
-					assert_int_equal(E->qp->last_ae, RNIC_AE_LLP_CONNECTION_RESET);
-				else
-					assert_int_equal(E->qp->last_ae, at ? RNIC_AE_TERMINATE_SENT : RNIC_AE_LLP_FIN_RECEIVED);
-				pair_close(&pair);
-			}
+	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(at); k++)
+			for (int reset = 0; reset < 2; reset++)
+				each_crc(o)
+					check_closed(&o, opcodes[i], reset, at[k]);
 }
 
 /* Garbage of every kind: no crash, nothing leaks, everything ends. */
@@ -580,6 +651,7 @@ int main(void)
 		cmocka_unit_test(writes),
 		cmocka_unit_test(requests),
 		cmocka_unit_test(untagged),
+		cmocka_unit_test(too_long_in_two_segments),
 		cmocka_unit_test(no_receive_buffer),
 		cmocka_unit_test(receive_into_nothing),
 		cmocka_unit_test(more_reads_than_the_ird),

@@ -424,6 +424,19 @@ void iwcm_for_each_device(struct iwcm_ctx *ctx, void (*fn)(struct irdma_device *
 	pthread_mutex_unlock(&ctx->dev_lock);
 }
 
+static void look_for_closing(struct irdma_device *iwdev, void *arg)
+{
+	*(bool *)arg |= rnic_device_is_closing(iwdev);
+}
+
+bool iwcm_is_closing(struct iwcm_ctx *ctx)
+{
+	bool closing = false;
+
+	iwcm_for_each_device(ctx, look_for_closing, &closing);
+	return closing || (ctx->host && port_host_unsent(ctx->host));
+}
+
 /**
  * iwcm_watch_devices() - be told of NICs that come and go
  * @ctx: context; once

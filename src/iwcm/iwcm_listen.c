@@ -199,6 +199,7 @@ static void listen_undo(struct iwcm_id *id)
 	iwcm_id_set_state(id, IWCM_ID_BOUND);
 	while ((req = LIST_FIRST(&id->untaken))) {
 		iwcm_purge(req);
+		req->orphan = true;
 		iwcm_unlock(id->ctx);
 		iwcm_destroy_id(req);
 		iwcm_lock(id->ctx);

@@ -42,6 +42,8 @@ struct irdma_device *iwcm_device_get(struct iwcm_ctx *ctx, struct irdma_device *
 void iwcm_device_put(struct iwcm_ctx *ctx, struct irdma_device *iwdev);
 /* @fn is told of each NIC that comes (@added) or goes, from the loop's thread with the device lock held, and at once of those that are there. Once. */
 void iwcm_watch_devices(struct iwcm_ctx *ctx, void (*fn)(void *arg, struct irdma_device *iwdev, bool added), void *arg);
+/* Connections that were disconnected still have something to send, or a peer has not got all of it. For a program that ends. */
+bool iwcm_is_closing(struct iwcm_ctx *ctx);
 /*
  * fork(). In the parent: prepare waits until the NIC thread is between two turns and no call is under way, and takes the context's locks; parent gives them back. In the child: child
  * gives them back, puts the sockets by, and there is no NIC thread; the first call, or iwcm_fork_resume(), makes it anew: own epoll set, own eventfds, own netlink sockets.

@@ -9,11 +9,16 @@
  * Nobody above knows of it: no event is raised. Epoll reports the socket by level from here on, so that each turn may be short, and others
  * have theirs in between. At most HOST_DRAINS_MAX sockets are kept: they are descriptors that the program does not know of. The oldest, which has had the most time, goes first.
  *
+ * A process that ends takes its sockets along: the kernel sends on what it has, but if the peer sends too, it answers with a reset and forgets the rest. So whoever ends the
+ * process asks for a while whether all is through (port_host_unsent()).
+ *
  * fork(): as with all sockets the child has a copy that is put by, and goes on if it adopts it; its own timer closes the copy.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include "port/host_internal.h"
 
@@ -180,6 +185,38 @@ void host_stream_drain(struct port_stream *s, const void *rest, u32 len)
 	else
 		enter(h, c);
 	pthread_mutex_unlock(&h->lock);
+}
+
+/* Locked. Our side ends, and the peer's TCP does not have all of it, the FIN included. */
+static bool is_unsent(const struct host_conn *c)
+{
+	int left = 0;
+
+	if (c->fd < 0 || !(c->fin_wanted || c->shut || c->state == HOST_DRAIN))
+		return false;
+	return c->remainder_len || (!ioctl(c->fd, SIOCOUTQ, &left) && left > 0);
+}
+
+/**
+ * port_host_unsent() - is there something that a peer does not have yet, on connections that are being closed?
+ * @h: the instance
+ *
+ * Looks at all of them. From any thread.
+ *
+ * Return: true if there is.
+ */
+bool port_host_unsent(struct port_host *h)
+{
+	bool unsent = false;
+
+	pthread_mutex_lock(&h->lock);
+	for (u32 i = 1; i < h->nslots && !unsent; i++) {
+		struct host_obj *o = h->slots[i].obj;
+
+		unsent = o && o->kind == HOST_CONN && is_unsent(container_of(o, struct host_conn, obj));
+	}
+	pthread_mutex_unlock(&h->lock);
+	return unsent;
 }
 
 /**

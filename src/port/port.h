@@ -161,6 +161,7 @@ int port_host_plug(struct port_host *h, const struct net_iface *iface, const str
 int port_host_fd(const struct port_host *h);     /* polls readable when there is work */
 /* Handle what is ready (at most a bounded batch); call from the loop's thread. True if anything was done. */
 bool port_host_process(struct port_host *h);
+bool port_host_unsent(struct port_host *h);      /* a peer does not have all yet that was sent on connections which are being closed */
 
 /*
  * fork(). The loop's thread is not in it. Prepare takes the instance's lock, parent and child give it back. In the child all sockets are put by: they are not watched, calls on them

@@ -14,6 +14,7 @@ void rnic_fork_prepare(struct irdma_device *iwdev)
 {
 	struct rnic_device *d = rnic_device_of(iwdev);
 
+	rnic_device_send_held(iwdev); /* a child that carries on for its parent would send it once more */
 	pthread_mutex_lock(&iwdev->lock);
 	pthread_mutex_lock(&iwdev->vsi.lock);
 	pthread_mutex_lock(&d->lease_lock);

@@ -329,6 +329,7 @@ static bool is_at_rest(const struct rnic_qp *q)
  */
 static void destroy_locked(struct irdma_qp *qp)
 {
+	rnic_send_held(rnic_qp_of(qp));
 	if (qp->state == RNIC_QP_RTS && is_at_rest(rnic_qp_of(qp))) {
 		rnic_qp_set_state(qp, RNIC_QP_CLOSING);
 		rnic_qp_of(qp)->tx.fin = true;
@@ -524,8 +525,7 @@ static void modify_locked(struct irdma_qp *qp, enum rnic_qp_state next)
 	switch (next) {
 	case RNIC_QP_CLOSING:
 		rnic_qp_set_state(qp, RNIC_QP_CLOSING);
-		if (rnic_qp_of(qp)->tx.held)
-			rnic_tx_run(qp);
+		rnic_send_held(rnic_qp_of(qp));
 		rnic_tx_fin(qp);
 		break;
 	case RNIC_QP_TERMINATE:

@@ -10,7 +10,7 @@
  * whatever is ready. Ports without a thread have no leases.
  *
  * Holding back. A system call for each small message is most of its cost. The first post after a poll is sent at once; those that follow, while the program does not
- * poll, wait for each other: they are sent when HOLD_WRS are there, when the program polls or arms one of the QP's CQs, or by the next look of the loop. So who posts one
+ * poll, wait for each other: they are sent when HOLD_WRS are there, when the program polls or arms one of the QP's CQs, disconnects or destroys the QP, forks or ends, or by the next look of the loop. So who posts one
  * message and polls for its answer never waits, and who posts many pays for a few system calls. Only leased QPs hold back, so that the loop looks. Lists
  * of work requests go out at once: there the program has gathered itself.
  *
@@ -76,7 +76,8 @@ void rnic_lease_end(struct irdma_qp *qp)
 	rnic_qp_put(qp);
 }
 
-static void send_held(struct rnic_qp *q)
+/* qp->lock held. */
+void rnic_send_held(struct rnic_qp *q)
 {
 	if (!q->tx.held)
 		return;
@@ -93,7 +94,7 @@ static void look_at(struct rnic_device *d, struct rnic_qp *q, bool unused)
 	mutex_lock(&q->qp.lock);
 	if (unused)
 		rnic_lease_end(&q->qp);
-	send_held(q);
+	rnic_send_held(q);
 	mutex_unlock(&q->qp.lock);
 	rnic_qp_put(&q->qp);
 	mutex_lock(&d->lease_lock);
@@ -120,7 +121,7 @@ static void look_at_all(struct rnic_device *d)
  * rnic_device_send_held() - send what busy pollers' QPs hold back
  * @iwdev: the NIC
  *
- * For a program that ends and will not poll any more; any thread.
+ * For a program that ends and will not poll any more, or forks; any thread.
  */
 void rnic_device_send_held(struct irdma_device *iwdev)
 {
@@ -266,7 +267,7 @@ void rnic_qp_send_held(struct rnic_cq *cq)
 		if (!is_held(rnic_qp_of(u->qp)))
 			continue;
 		mutex_lock(&u->qp->lock);
-		send_held(rnic_qp_of(u->qp));
+		rnic_send_held(rnic_qp_of(u->qp));
 		mutex_unlock(&u->qp->lock);
 	}
 }
@@ -283,7 +284,7 @@ void rnic_qp_arm_cq(struct rnic_cq *cq)
 			continue;
 		mutex_lock(&u->qp->lock);
 		rnic_lease_end(u->qp);
-		send_held(rnic_qp_of(u->qp));
+		rnic_send_held(rnic_qp_of(u->qp));
 		mutex_unlock(&u->qp->lock);
 	}
 }

@@ -301,6 +301,50 @@ static bool hold_one(struct hash_node *n, void *arg)
 	return l->n < l->size;
 }
 
+/* Device's lock held. */
+static void hold_all(struct irdma_device *iwdev, struct qp_list *l)
+{
+	l->size = iwdev->qps.count;
+	l->qp = calloc(l->size + 1, sizeof(*l->qp));
+	if (l->qp && l->size)
+		hash_walk(&iwdev->qps, hold_one, l);
+}
+
+static bool is_closing(struct irdma_qp *qp)
+{
+	const struct rnic_tx *tx = &rnic_qp_of(qp)->tx;
+	bool closing;
+
+	mutex_lock(&qp->lock);
+	closing = qp->stream && qp->state != RNIC_QP_ERROR && tx->fin && !tx->fin_sent;
+	mutex_unlock(&qp->lock);
+	return closing;
+}
+
+/**
+ * rnic_device_is_closing() - do streams still have to be given something that was posted before their end?
+ * @iwdev: the device
+ *
+ * For a program that has disconnected and ends.
+ *
+ * Return: true if a QP's FIN waits for its send queue.
+ */
+bool rnic_device_is_closing(struct irdma_device *iwdev)
+{
+	struct qp_list l = { 0 };
+	bool closing = false;
+
+	mutex_lock(&iwdev->lock);
+	hold_all(iwdev, &l);
+	mutex_unlock(&iwdev->lock);
+	for (size_t i = 0; i < l.n; i++) {
+		closing |= is_closing(l.qp[i]);
+		rnic_qp_put(l.qp[i]);
+	}
+	free(l.qp);
+	return closing;
+}
+
 static void add_and_put(struct irdma_qp *qp, struct rnic_qp_stats *sum)
 {
 	struct rnic_qp *q = rnic_qp_of(qp);
@@ -326,11 +370,9 @@ void rnic_device_get_stats(struct irdma_device *iwdev, struct rnic_device_stats 
 	mutex_lock(&iwdev->lock);
 	out->qp = d->gone;
 	out->qps_created = d->made;
-	out->qps_now = l.size = iwdev->qps.count;
+	out->qps_now = iwdev->qps.count;
 	out->connections = __atomic_load_n(&d->connections, __ATOMIC_RELAXED);
-	l.qp = calloc(l.size + 1, sizeof(*l.qp));
-	if (l.qp && l.size)
-		hash_walk(&iwdev->qps, hold_one, &l);
+	hold_all(iwdev, &l);
 	mutex_unlock(&iwdev->lock);
 	for (size_t i = 0; i < l.n; i++)
 		add_and_put(l.qp[i], &out->qp);

@@ -336,6 +336,7 @@ struct rnic_device_stats {
 	struct rnic_qp_stats qp;
 };
 void rnic_device_send_held(struct irdma_device *iwdev);
+bool rnic_device_is_closing(struct irdma_device *iwdev);
 void rnic_device_get_stats(struct irdma_device *iwdev, struct rnic_device_stats *out);
 
 /* ---- device ---- */

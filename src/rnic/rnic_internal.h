@@ -363,5 +363,6 @@ void rnic_lease_init(struct rnic_device *d);
 void rnic_lease_destroy(struct rnic_device *d);
 void rnic_lease_end(struct irdma_qp *qp);    /* qp->lock held: the stream's events are the loop's again */
 bool rnic_hold_back(struct rnic_qp *q);      /* qp->lock held, something was posted: may it wait? Then it is noted */
+void rnic_send_held(struct rnic_qp *q);       /* qp->lock held: what was held back goes out now */
 
 #endif

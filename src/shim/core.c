@@ -11,6 +11,8 @@
 #include "shim/stats.h"
 #include "shim/verbs_internal.h"
 
+#define CLOSE_NS NSEC_PER_SEC /* a program that ends has its connections' last bytes wait for so long */
+
 static struct {
 	pthread_mutex_t lock;
 	struct iwcm_ctx *ctx;
@@ -188,11 +190,22 @@ static void send_held(struct irdma_device *iwdev, void *arg)
 	rnic_device_send_held(iwdev);
 }
 
+/* What was posted before the program disconnected goes on its way, and the NIC thread sees to it that the peer gets it; but not for ever. */
+static void let_close(struct iwcm_ctx *ctx)
+{
+	static const struct timespec nap = { .tv_nsec = NSEC_PER_MSEC };
+	u64 end = loop_monotonic_ns() + CLOSE_NS;
+
+	while (iwcm_is_closing(ctx) && loop_monotonic_ns() < end)
+		nanosleep(&nap, NULL);
+}
+
 __attribute__((destructor)) static void at_exit(void)
 {
 	if (!shim.ctx || shim.pid != getpid())
 		return;
 	iwcm_for_each_device(shim.ctx, send_held, NULL);
+	let_close(shim.ctx);
 	shim_stats_stop(shim_options()->stats);
 	if (shim.capture)
 		port_capture_flush(shim.capture);

@@ -5,11 +5,14 @@
  *
  *   process client PORT MESSAGES [TRICK]    sends, and expects the same back
  *   process server PORT [TRICK]             answers one client until it disconnects
+ *   process burst PORT FILE                 posts BURST messages of CHUNK bytes; when FILE is there it disconnects and ends, all at once
+ *   process sink PORT                       stops itself when it has accepted; then takes them, and answers each, whether anybody hears it or not
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +20,13 @@
 #include <unistd.h>
 
 #define SIZE 4096
+#define CHUNK 65536
+#define BURST 512 /* 32 MiB: more than the sockets take */
 
 static unsigned char out[SIZE], in[SIZE];
 static struct ibv_mr *out_mr, *in_mr;
 static const char *trick = "";
+static unsigned int depth = 4;
 
 static int playing(const char *name)
 {
@@ -42,7 +48,7 @@ static void say(const char *what)
 static struct rdma_cm_id *endpoint(const char *port, int passive)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = passive ? RAI_PASSIVE : 0 }, *res;
-	struct ibv_qp_init_attr attr = { .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr attr = { .cap = { depth, depth, 1, 1, 0 }, .sq_sig_all = 1, .qp_type = IBV_QPT_RC };
 	struct rdma_cm_id *id;
 
 	if (rdma_getaddrinfo("127.0.0.1", port, &hints, &res))
@@ -171,6 +177,19 @@ static void destroy_in_wrong_order(struct rdma_cm_id *id)
 	exit(0);
 }
 
+/* Without a word to the peer. */
+static void give_up(struct rdma_cm_id *id)
+{
+	if (playing("destroy-qp"))
+		rdma_destroy_qp(id);
+	else if (playing("destroy-id"))
+		printf("destroy %d\n", rdma_destroy_id(id));
+	else
+		printf("close %d\n", close(id->channel->fd));
+	say("given up");
+	sleep(3600); /* until the test ends it: its end is not what the peer hears of */
+}
+
 static int client(const char *port, int messages)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -198,6 +217,10 @@ static int client(const char *port, int messages)
 	fflush(stdout);
 	if (playing("wrong-order"))
 		destroy_in_wrong_order(id);
+	if (playing("destroy-qp") || playing("destroy-id") || playing("close-channel")) {
+		give_up(id);
+		return 0;
+	}
 	if (playing("close-range"))
 		printf("close_range %d\n", close_range(3, ~0u, 0));
 	if (playing("exit"))
@@ -253,9 +276,77 @@ static int server(const char *port)
 	return 0;
 }
 
+/* ---- the last words ---- */
+
+static unsigned char bulk[BURST * CHUNK];
+
+static int burst(const char *port, const char *go)
+{
+	struct rdma_cm_id *id;
+	struct ibv_mr *mr;
+	int i;
+
+	depth = BURST;
+	id = endpoint(port, 0);
+	mr = rdma_reg_msgs(id, bulk, sizeof(bulk));
+	in_mr = rdma_reg_msgs(id, in, SIZE);
+	for (i = 0; i < BURST; i++)
+		memset(bulk + i * CHUNK, i + 1, CHUNK);
+	for (i = 0; i < BURST; i++)
+		if (rdma_post_recv(id, NULL, in, SIZE, in_mr))
+			fail("rdma_post_recv");
+	if (rdma_connect(id, NULL))
+		fail("rdma_connect");
+	for (i = 0; i < BURST; i++)
+		if (rdma_post_send(id, NULL, bulk + i * CHUNK, CHUNK, mr, 0))
+			fail("rdma_post_send");
+	say("posted");
+	while (access(go, F_OK))
+		usleep(1000);
+	if (rdma_migrate_id(id, rdma_create_event_channel())) /* or rdma_disconnect() would wait for the peer */
+		fail("rdma_migrate_id");
+	rdma_disconnect(id);
+	exit(0);
+}
+
+static int sink(const char *port)
+{
+	struct rdma_cm_id *listener, *id;
+	struct ibv_wc wc;
+	int n, right = 0;
+
+	depth = BURST;
+	listener = endpoint(port, 1);
+	if (rdma_listen(listener, 1))
+		fail("rdma_listen");
+	if (rdma_get_request(listener, &id))
+		fail("rdma_get_request");
+	in_mr = rdma_reg_msgs(id, bulk, sizeof(bulk));
+	out_mr = rdma_reg_msgs(id, out, SIZE);
+	for (n = 0; n < BURST; n++)
+		if (rdma_post_recv(id, (void *)(long)n, bulk + n * CHUNK, CHUNK, in_mr))
+			fail("rdma_post_recv");
+	if (rdma_accept(id, NULL))
+		fail("rdma_accept");
+	raise(SIGSTOP);
+	for (n = 0; n < BURST && completed(rdma_get_recv_comp, id, &wc); n++) {
+		right += wc.byte_len == CHUNK && wc.wr_id == (unsigned long)n && bulk[n * CHUNK] == (unsigned char)(n + 1) && bulk[n * CHUNK + CHUNK - 1] == (unsigned char)(n + 1);
+		rdma_post_send(id, NULL, out, 16, out_mr, 0);
+	}
+	printf("%d of %d right\n", right, BURST);
+	rdma_disconnect(id);
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(listener);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	find_inherited();
+	if (argc == 4 && !strcmp(argv[1], "burst"))
+		return burst(argv[2], argv[3]);
+	if (argc == 3 && !strcmp(argv[1], "sink"))
+		return sink(argv[2]);
 	if (argc > 3 && !strcmp(argv[1], "client")) {
 		trick = argc > 4 ? argv[4] : "";
 		return client(argv[2], atoi(argv[3]));
