@@ -168,6 +168,24 @@ struct irdma_puda_buf *irdma_form_uda_cm_frame(struct irdma_cm_node *cm_node, st
 	return buf;
 }
 
+/* With MSS (RFC 9293 3.7.1), and window scale on a SYN, on a SYN+ACK only if the peer's SYN carried it (RFC 7323 2.2). */
+static struct irdma_puda_buf *form_syn(struct irdma_cm_node *node, bool ack)
+{
+	const struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
+	u8 opts[8] = { TCP_OPT_MSS, 4, (u8)(tcp->mss >> 8), (u8)tcp->mss, TCP_OPT_NOP, TCP_OPT_WSCALE, 3, tcp->rcv_wscale };
+	struct irdma_kmem_info options = { opts, !ack || tcp->peer_offered_wscale ? 8 : 4 };
+
+	return node->cm_core->form_cm_frame(node, &options, NULL, NULL, SET_SYN | (ack ? SET_ACK : 0));
+}
+
+/* SYN+ACK that nobody remembers: a lost one is sent again when the peer sends its SYN again. */
+int cm_send_synack_once(struct irdma_cm_node *node)
+{
+	struct irdma_puda_buf *buf = form_syn(node, true);
+
+	return buf ? irdma_schedule_cm_timer(node, buf, IRDMA_TIMER_TYPE_SEND, 0, 0) : -ENOMEM;
+}
+
 /**
  * irdma_send_syn - send SYN, or SYN+ACK, retransmitted until it is acknowledged
  * @cm_node: node
@@ -180,12 +198,8 @@ struct irdma_puda_buf *irdma_form_uda_cm_frame(struct irdma_cm_node *cm_node, st
  */
 int irdma_send_syn(struct irdma_cm_node *cm_node, u32 sendack)
 {
-	struct irdma_cm_tcp_context *tcp = &cm_node->tcp_cntxt;
-	u8 opts[8] = { TCP_OPT_MSS, 4, (u8)(tcp->mss >> 8), (u8)tcp->mss, TCP_OPT_NOP, TCP_OPT_WSCALE, 3, tcp->rcv_wscale };
-	struct irdma_kmem_info options = { opts, !sendack || tcp->peer_offered_wscale ? 8 : 4 };
-	struct irdma_puda_buf *buf;
+	struct irdma_puda_buf *buf = form_syn(cm_node, sendack);
 
-	buf = cm_node->cm_core->form_cm_frame(cm_node, &options, NULL, NULL, SET_SYN | (sendack ? SET_ACK : 0));
 	if (!buf)
 		return -ENOMEM;
 	cm_node->syn_sent++;

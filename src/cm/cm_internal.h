@@ -29,6 +29,8 @@
 #define CM_TIME_WAIT_MS 60000u      /* as Linux; only where no time-wait record could be had */
 #define CM_SILENT_MIN_MS 1000u      /* ... and what it has when the backlog is full */
 #define CM_BACKLOG_DEFAULT 128
+#define CM_HALF_OPEN_MAX 1024u      /* nodes in SYN_RCVD per device: beyond, SYNs get cookies */
+#define CM_COOKIE_SLOT_MS 64000u    /* a cookie is good for one to two of them: longer than an initiator waits */
 
 /* Each state says what may happen in it. cm_node_set_state() is the one writer. */
 enum irdma_cm_node_state {
@@ -145,6 +147,8 @@ struct irdma_cm_listener {
 	u32 waiting_accept;                         /* of these: CONNECT_REQUEST is up */
 	TAILQ_HEAD(, irdma_cm_node) nodes;          /* not offloaded, oldest first; on the parent */
 	TAILQ_HEAD(irdma_half_list, irdma_cm_node) half_open; /* of these in SYN_RCVD, oldest first: what a flood evicts */
+	u32 half_open_now;                          /* length of half_open */
+	u64 cookies_until_ns;                       /* SYN cookies of this listener may come back until then */
 	struct irdma_half_list silent;              /* ... and ESTABLISHED without a whole request, oldest first */
 	bool kick_wanted;                           /* host port was told there is no room */
 	bool dead;                                  /* last reference is gone; freed by free_work in the loop's thread */
@@ -230,11 +234,26 @@ struct irdma_cm_event {
 	struct work_struct event_work;
 };
 
+/* What a SYN cookie carries. */
+struct cm_cookie {
+	u16 mss;                        /* the smaller one of both ends */
+	bool wscale_ok;                 /* the SYN had the option */
+	u8 wscale;
+};
+
+/* Keys of the present time slot and of the one before: key[slot & 1]. */
+struct cm_cookie_keys {
+	u8 key[2][16];
+	u32 slot;                       /* 0: none yet */
+};
+
 struct irdma_cm_core {
 	pthread_mutex_t lock;
 	struct irdma_device *iwdev;
 	u8 rdma_ver;
 	u8 isn_key[16];                 /* RFC 6528 */
+	struct cm_cookie_keys cookies;
+	u64 cookies_until_ns;           /* SYN cookies of any listener may come back until then */
 	struct iw_cm_id *upcall_id;     /* an upcall for it ... */
 	struct irdma_cm_node *upcall_node; /* ... and this node is running ... */
 	pthread_t upcall_thread;        /* ... in this thread */
@@ -265,6 +284,7 @@ void cm_node_arm(struct irdma_cm_node *node);      /* re-file node->timer for th
 void cm_node_stage(struct irdma_cm_node *node, u32 limit_ms); /* time limit from now; 0: none */
 void cm_node_delay_ack(struct irdma_cm_node *node); /* of what was received */
 void cm_node_leave_backlog(struct irdma_cm_node *node);
+void cm_node_half_open(struct irdma_cm_node *node, bool on); /* SYN_RCVD */
 void cm_node_silent(struct irdma_cm_node *node, bool on); /* ESTABLISHED, waiting for the request */
 void cm_node_leave_listener(struct irdma_cm_node *node);
 void cm_node_closing(struct irdma_cm_node *node);
@@ -280,6 +300,17 @@ void cm_upcall_wait(struct irdma_cm_core *core, struct iw_cm_id *cm_id, struct i
 void cm_send_rst(struct irdma_cm_node *node);      /* RST alone: the node stays as it is */
 void cm_reset_hanging(struct irdma_cm_node *node); /* passive node that is not accepted yet: RST, and the upper layer is told if it knows of it */
 void cm_node_init_tcp(struct irdma_cm_node *node);
+void cm_tcp_init(struct irdma_cm_tcp_context *tcp, u16 own_mss); /* all but sequence numbers */
+u16 cm_own_mss(const struct irdma_device *iwdev, bool ipv4);
+bool cm_mpa_is_whole(const u8 *data, u32 len);
+int cm_send_synack_once(struct irdma_cm_node *node);
+void cm_node_use_cookie(struct irdma_cm_node *node, const struct pkt *syn); /* as initial sequence number; options taken over already */
+bool cm_node_may_return(const struct irdma_cm_node *node); /* passive, not OFFLOADED: if it is forgotten, the peer's request makes it anew */
+/* A segment that no node is for: the node that it is the first for, with a reference, or NULL when it is dealt with. */
+struct irdma_cm_node *cm_stray_node(struct irdma_cm_core *core, const struct pkt *pkt);
+/* A cookie for a SYN with these options, in the present time slot; and is what @ack acknowledges (less one) one of this or the last slot's? */
+u32 cm_cookie_make(struct irdma_cm_core *core, const struct pkt *syn, u16 our_mss, const struct cm_cookie *c);
+bool cm_cookie_check(struct irdma_cm_core *core, const struct pkt *ack, u16 our_mss, struct cm_cookie *out);
 int cm_node_resolve(struct irdma_cm_node *node);
 void cm_challenge_ack(struct irdma_cm_node *node); /* RFC 5961, rate limited */
 void cm_ack_received(struct irdma_cm_node *node, const struct pkt *pkt);

@@ -416,6 +416,17 @@ int irdma_parse_mpa(struct irdma_cm_node *cm_node, u8 *buf, u32 *type, u32 len)
 	return irdma_negotiate_mpa_v2_ird_ord(cm_node, buf + sizeof(h));
 }
 
+/* Does the first segment of a stream bring a whole start-up frame? */
+bool cm_mpa_is_whole(const u8 *data, u32 len)
+{
+	struct mpa_start_hdr h;
+
+	if (len < sizeof(h))
+		return false;
+	memcpy(&h, data, sizeof(h));
+	return len >= sizeof(h) + ntohs(h.priv_len);
+}
+
 /* ---- receive ---- */
 
 u32 cm_rcv_room(const struct irdma_cm_node *node)

@@ -129,19 +129,25 @@ static u32 initial_sequence(struct irdma_cm_core *core, const struct irdma_cm_no
 	return (u32)(cm_now(core) / 4000) + f;
 }
 
+u16 cm_own_mss(const struct irdma_device *iwdev, bool ipv4)
+{
+	u32 headers = ipv4 ? PKT_IP4_LEN + PKT_TCP_LEN : PKT_IP6_LEN + PKT_TCP_LEN;
+	u32 mtu = min(iwdev->iface.mtu, 65535u);
+
+	return (u16)(mtu > headers + CM_MSS_DEFAULT_V4 ? mtu - headers : CM_MSS_DEFAULT_V4);
+}
+
+void cm_tcp_init(struct irdma_cm_tcp_context *tcp, u16 own_mss)
+{
+	*tcp = (struct irdma_cm_tcp_context){ .rcv_wscale = CM_RCV_WSCALE, .rcv_wnd = CM_RX_MAX, .mss = own_mss };
+}
+
 void cm_node_init_tcp(struct irdma_cm_node *node)
 {
 	struct irdma_cm_tcp_context *tcp = &node->tcp_cntxt;
-	u32 headers = node->ipv4 ? PKT_IP4_LEN + PKT_TCP_LEN : PKT_IP6_LEN + PKT_TCP_LEN;
-	u32 mtu = min(node->iwdev->iface.mtu, 65535u);
 
-	memset(tcp, 0, sizeof(*tcp));
-	tcp->iss = initial_sequence(node->cm_core, node);
-	tcp->loc_seq_num = tcp->iss;
-	tcp->rem_ack_num = tcp->iss;
-	tcp->rcv_wscale = CM_RCV_WSCALE;
-	tcp->rcv_wnd = CM_RX_MAX;
-	tcp->mss = (u16)(mtu > headers + CM_MSS_DEFAULT_V4 ? mtu - headers : CM_MSS_DEFAULT_V4);
+	cm_tcp_init(tcp, cm_own_mss(node->iwdev, node->ipv4));
+	tcp->iss = tcp->loc_seq_num = tcp->rem_ack_num = initial_sequence(node->cm_core, node);
 }
 
 int cm_node_resolve(struct irdma_cm_node *node)
@@ -312,6 +318,24 @@ int irdma_create_cm_node(struct irdma_cm_core *cm_core, struct irdma_device *iwd
 	return 0;
 }
 
+void cm_node_half_open(struct irdma_cm_node *node, bool on)
+{
+	struct irdma_cm_listener *listener = node->listener;
+
+	if (node->on_half_open == on)
+		return;
+	node->on_half_open = on;
+	if (on) {
+		TAILQ_INSERT_TAIL(&listener->half_open, node, half_open_entry);
+		listener->half_open_now++;
+		node->cm_core->stats.half_open_now++;
+	} else {
+		TAILQ_REMOVE(&listener->half_open, node, half_open_entry);
+		listener->half_open_now--;
+		node->cm_core->stats.half_open_now--;
+	}
+}
+
 void cm_node_silent(struct irdma_cm_node *node, bool on)
 {
 	if (node->on_silent == on)
@@ -330,11 +354,7 @@ void cm_node_leave_backlog(struct irdma_cm_node *node)
 {
 	struct irdma_cm_listener *listener = node->listener;
 
-	if (node->on_half_open) {
-		TAILQ_REMOVE(&listener->half_open, node, half_open_entry);
-		node->on_half_open = false;
-		node->cm_core->stats.half_open_now--;
-	}
+	cm_node_half_open(node, false);
 	cm_node_silent(node, false);
 	if (!node->on_listener)
 		return;

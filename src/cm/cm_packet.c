@@ -26,54 +26,6 @@ void cm_challenge_ack(struct irdma_cm_node *node)
 	irdma_send_ack(node);
 }
 
-/*
- * RFC 1122 3.2.1.3, 4.2.3.10: what comes from a broadcast or multicast address is neither taken nor answered; nor is what claims to come from itself,
- * or from port 0.
- */
-static bool source_is_sane(const struct pkt *pkt)
-{
-	if (!pkt->sport || (pkt->sport == pkt->dport && pkt_addr_eq(pkt->src, pkt->dst)))
-		return false;
-	if (pkt->ipv4)
-		return pkt->src[0] && (pkt->src[0] >> 28) < 0xE;
-	return !pkt_addr_is_any(pkt->src) && (pkt->src[0] >> 24) != 0xFF;
-}
-
-/*
- * RFC 9293 3.10.7.1: a segment for nobody is answered with RST, unless it is one. The node is made up for the answer
- * alone: it is in no table.
- */
-static void reset_stray(struct irdma_device *iwdev, const struct pkt *pkt)
-{
-	struct irdma_cm_core *core = iwdev->cm_core;
-	struct irdma_cm_node node = { .iwdev = iwdev, .cm_core = core, .ipv4 = pkt->ipv4, .vlan_id = pkt->vlan_id };
-	struct irdma_puda_buf *buf;
-	u8 flags = SET_RST;
-
-	if ((pkt->flags & PKT_RST) || !source_is_sane(pkt))
-		return;
-	memcpy(node.loc_addr, pkt->dst, sizeof(node.loc_addr));
-	memcpy(node.rem_addr, pkt->src, sizeof(node.rem_addr));
-	memcpy(node.loc_mac, iwdev->iface.mac, sizeof(node.loc_mac));
-	memcpy(node.rem_mac, pkt->smac, sizeof(node.rem_mac));
-	node.loc_port = pkt->dport;
-	node.rem_port = pkt->sport;
-	if (pkt->flags & PKT_ACK) {
-		node.tcp_cntxt.loc_seq_num = pkt->ack;
-	} else {
-		flags |= SET_ACK;
-		node.tcp_cntxt.rcv_nxt = pkt->seq + pkt->datalen + !!(pkt->flags & PKT_SYN) + !!(pkt->flags & PKT_FIN);
-	}
-	if (irdma_cm_create_ah(&node, true))
-		return;
-	buf = core->form_cm_frame(&node, NULL, NULL, NULL, flags);
-	if (buf) {
-		rnic_ilq_send(&iwdev->vsi, buf);
-		irdma_free_sqbuf(&iwdev->vsi, buf);
-	}
-	irdma_cm_free_ah(&node);
-}
-
 /* RST with the sequence number that the peer's bad acknowledgement asks for; our state stays (RFC 9293 3.10.7.3, 3.10.7.4 SYN-RECEIVED). */
 static void reset_bad_ack(struct irdma_cm_node *node, const struct pkt *pkt)
 {
@@ -276,7 +228,6 @@ void irdma_handle_rst_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *
 static void syn_on_listener(struct irdma_cm_node *node, struct irdma_puda_buf *rbuf)
 {
 	const struct pkt *pkt = rbuf->pkt;
-	struct irdma_cm_core *core = node->cm_core;
 
 	node->tcp_cntxt.irs = pkt->seq;
 	node->tcp_cntxt.rcv_nxt = pkt->seq + 1;
@@ -287,10 +238,9 @@ static void syn_on_listener(struct irdma_cm_node *node, struct irdma_puda_buf *r
 	}
 	if (irdma_handle_tcp_options(node, (struct tcphdr *)pkt->tcph, (int)pkt->optlen, 1))
 		return;
+	cm_node_use_cookie(node, pkt);
 	cm_node_set_state(node, IRDMA_CM_STATE_SYN_RCVD);
-	TAILQ_INSERT_TAIL(&node->listener->half_open, node, half_open_entry);
-	node->on_half_open = true;
-	core->stats.half_open_now++;
+	cm_node_half_open(node, true);
 	if (irdma_send_syn(node, 1)) {
 		cm_node_set_cause(node, CM_CAUSE_NO_RESOURCES, -ENOMEM);
 		irdma_passive_open_err(node, false); /* as if the SYN were lost: the peer sends it again */
@@ -441,9 +391,7 @@ static int handshake_done(struct irdma_cm_node *node, struct irdma_puda_buf *rbu
 {
 	if (irdma_check_syn(node, (struct tcphdr *)rbuf->pkt->tcph))
 		return -EINVAL;
-	TAILQ_REMOVE(&node->listener->half_open, node, half_open_entry);
-	node->on_half_open = false;
-	node->cm_core->stats.half_open_now--;
+	cm_node_half_open(node, false);
 	cm_node_set_state(node, IRDMA_CM_STATE_ESTABLISHED);
 	cm_node_silent(node, true);
 	cm_node_stage(node, node->mpa.mpa_timeout_ms ? node->mpa.mpa_timeout_ms : CM_MPA_TIMEOUT_MS);
@@ -589,75 +537,13 @@ void irdma_process_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *rbu
 		irdma_handle_ack_pkt(cm_node, rbuf);
 }
 
-/*
- * Room for one more? A flood of SYNs that nobody finishes must not fill the backlog for good: the oldest half-open one gives way.
- */
-static bool make_room(struct irdma_cm_core *core, struct irdma_cm_listener *listener)
-{
-	struct irdma_cm_node *oldest = TAILQ_FIRST(&listener->half_open);
-
-	if (listener->pending < (u32)listener->backlog)
-		return true;
-	if (!oldest) {
-		cm_listener_hurry(listener);
-		core->stats.backlog_drops++;
-		return false;
-	}
-	core->stats.half_open_evicted++;
-	cm_node_set_cause(oldest, CM_CAUSE_NO_RESOURCES, -ENOBUFS);
-	irdma_passive_open_err(oldest, false);
-	return true;
-}
-
-static void info_from_pkt(struct irdma_cm_info *info, const struct pkt *pkt, const struct irdma_cm_listener *listener)
-{
-	*info = (struct irdma_cm_info){
-		.cm_id = listener->cm_id,
-		.loc_port = pkt->dport,
-		.rem_port = pkt->sport,
-		.vlan_id = pkt->vlan_id,
-		.tos = listener->tos,
-		.user_pri = listener->user_pri,
-		.ipv4 = pkt->ipv4,
-	};
-	memcpy(info->loc_addr, pkt->dst, sizeof(info->loc_addr));
-	memcpy(info->rem_addr, pkt->src, sizeof(info->rem_addr));
-}
-
-/* A node for a SYN on an active listener, with a reference for the caller; NULL: dropped. */
-static struct irdma_cm_node *node_for_syn(struct irdma_cm_core *core, const struct pkt *pkt)
-{
-	struct irdma_cm_listener *listener;
-	struct irdma_cm_node *node = NULL;
-	struct irdma_cm_info info;
-
-	if (!source_is_sane(pkt))
-		return NULL;
-	listener = irdma_find_listener(core, (u32 *)pkt->dst, pkt->ipv4, pkt->dport, pkt->vlan_id, IRDMA_CM_LISTENER_ACTIVE_STATE);
-	if (!listener) {
-		reset_stray(core->iwdev, pkt);
-		return NULL;
-	}
-	if (make_room(core, listener)) {
-		info_from_pkt(&info, pkt, listener);
-		node = irdma_make_cm_node(core, core->iwdev, &info, listener);
-	}
-	if (node) {
-		if (node->neigh_pending)
-			memcpy(node->rem_mac, pkt->smac, sizeof(node->rem_mac));
-		cm_node_set_state(node, IRDMA_CM_STATE_LISTENING);
-		cm_node_hold(node);
-	}
-	irdma_dec_refcnt_listen(core, listener, 0, false);
-	return node;
-}
-
 /**
  * irdma_receive_ilq - take a frame from the NIC: find or make its node, and process it
  * @vsi: whose ILQ
  * @rbuf: frame, decoded by the port, with the reference that this function drops; loop thread, no lock held
  *
- * Finds the node, or makes one for a SYN on an active listener, and processes the segment. What belongs to nobody is answered with RST.
+ * Finds the node, or makes one for a SYN on an active listener or for what answers a SYN cookie, and processes the segment. What belongs to nobody is
+ * answered with RST.
  */
 void irdma_receive_ilq(struct irdma_sc_vsi *vsi, struct irdma_puda_buf *rbuf)
 {
@@ -669,10 +555,8 @@ void irdma_receive_ilq(struct irdma_sc_vsi *vsi, struct irdma_puda_buf *rbuf)
 
 	cm_lock(core);
 	node = irdma_find_node(core, pkt->sport, (u32 *)pkt->src, pkt->dport, (u32 *)pkt->dst, pkt->vlan_id);
-	if (!node && (pkt->flags & (PKT_SYN | PKT_ACK | PKT_RST | PKT_FIN)) == PKT_SYN)
-		node = node_for_syn(core, pkt);
-	else if (!node)
-		reset_stray(iwdev, pkt);
+	if (!node)
+		node = cm_stray_node(core, pkt);
 	if (node) {
 		irdma_process_pkt(node, rbuf);
 		irdma_rem_ref_cm_node(node);

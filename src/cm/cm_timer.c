@@ -204,7 +204,7 @@ static enum cm_cause expiry_cause(const struct irdma_cm_node *node)
  * @cm_node: node
  *
  * Half-open and closing nodes go quietly: nobody is there to be told. A closing handshake that the peer
- * leaves hanging is reset. Everything else resets, and on the active side aborts upward with -ETIMEDOUT.
+ * leaves hanging is reset. Everything else resets, but for a peer that may come back with its SYN cookie, and on the active side aborts upward with -ETIMEDOUT.
  */
 void irdma_retrans_expired(struct irdma_cm_node *cm_node)
 {
@@ -226,7 +226,7 @@ void irdma_retrans_expired(struct irdma_cm_node *cm_node)
 		if (cm_node->active)
 			irdma_active_open_err(cm_node, cm_node->state != IRDMA_CM_STATE_SYN_SENT);
 		else
-			irdma_passive_open_err(cm_node, true);
+			irdma_passive_open_err(cm_node, !cm_node_may_return(cm_node));
 	}
 }
 

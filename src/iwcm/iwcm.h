@@ -83,7 +83,8 @@ struct iwcm_event {
 /* Counters of all NICs of a context. */
 struct iwcm_stats {
 	uint64_t connects, accepts, rejects, established_active, established_passive, connect_errors, passive_errors,
-		retransmits, backlog_drops, half_open_evicted, loopbacks, nodes_now, listeners_now;
+		retransmits, backlog_drops, half_open_evicted, silent_evicted, cookies_sent, cookies_accepted, cookies_bad, loopbacks,
+		nodes_now, listeners_now;
 };
 
 struct iwcm_device {

@@ -256,6 +256,10 @@ static void stats_add(struct iwcm_stats *sum, const struct cm_stats *s)
 	sum->retransmits += s->retransmits;
 	sum->backlog_drops += s->backlog_drops;
 	sum->half_open_evicted += s->half_open_evicted;
+	sum->silent_evicted += s->silent_evicted;
+	sum->cookies_sent += s->cookies_sent;
+	sum->cookies_accepted += s->cookies_accepted;
+	sum->cookies_bad += s->cookies_bad;
 	sum->loopbacks += s->loopbacks;
 	sum->nodes_now += s->nodes_now;
 	sum->listeners_now += s->listeners_now;
@@ -533,6 +537,10 @@ void iwcm_get_stats(struct iwcm_ctx *ctx, struct iwcm_stats *out)
 	out->retransmits += now.retransmits;
 	out->backlog_drops += now.backlog_drops;
 	out->half_open_evicted += now.half_open_evicted;
+	out->silent_evicted += now.silent_evicted;
+	out->cookies_sent += now.cookies_sent;
+	out->cookies_accepted += now.cookies_accepted;
+	out->cookies_bad += now.cookies_bad;
 	out->loopbacks += now.loopbacks;
 	out->nodes_now += now.nodes_now;
 	out->listeners_now += now.listeners_now;

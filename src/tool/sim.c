@@ -82,6 +82,9 @@ static void print_frames(const struct tool_sim_result *r)
 	       (unsigned long long)caught, (unsigned long long)w->unmatched,
 	       (unsigned long long)w->not_taken);
 	printf("        %llu retransmissions by the CM\n", (unsigned long long)r->stats.retransmits);
+	if (r->stats.cookies_sent)
+		printf("crowded listeners: %llu SYN cookies sent, %llu came back, %llu bad ones\n", (unsigned long long)r->stats.cookies_sent,
+		       (unsigned long long)r->stats.cookies_accepted, (unsigned long long)r->stats.cookies_bad);
 }
 
 static void print_data(const struct tool_sim_result *r)
@@ -161,6 +164,18 @@ static void json_frames(struct tool_json *j, const struct port_wire_stats *w)
 	tool_json_object_end(j);
 }
 
+static void json_crowd(struct tool_json *j, const struct iwcm_stats *s)
+{
+	tool_json_object(j, "crowded_listeners");
+	tool_json_u64(j, "cookies_sent", s->cookies_sent);
+	tool_json_u64(j, "cookies_accepted", s->cookies_accepted);
+	tool_json_u64(j, "cookies_bad", s->cookies_bad);
+	tool_json_u64(j, "half_open_evicted", s->half_open_evicted);
+	tool_json_u64(j, "silent_evicted", s->silent_evicted);
+	tool_json_u64(j, "backlog_drops", s->backlog_drops);
+	tool_json_object_end(j);
+}
+
 static void json_data(struct tool_json *j, const struct tool_sim_result *r)
 {
 	static const char *const keys[] = { "send", "send_inv", "write", "write_imm", "read", "fetch_add", "cmp_swap", "bind" };
@@ -213,6 +228,7 @@ static void print_json(const struct tool_options *o, const struct tool_sim_resul
 	json_data(&j, r);
 	json_frames(&j, &r->wire);
 	tool_json_u64(&j, "retransmits", r->stats.retransmits);
+	json_crowd(&j, &r->stats);
 	json_left(&j, r);
 	tool_json_double(&j, "virtual_seconds", (double)r->virtual_ns / 1e9);
 	tool_json_double(&j, "seconds", (double)r->wall_ns / 1e9);

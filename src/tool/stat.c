@@ -211,6 +211,12 @@ static void json_connections(struct tool_json *j, const struct cm_stats *cm)
 	tool_json_u64(j, "rejected", cm->rejects);
 	tool_json_u64(j, "retries", cm->retransmits);
 	tool_json_u64(j, "backlog_drops", cm->backlog_drops);
+	tool_json_u64(j, "half_open_evicted", cm->half_open_evicted);
+	tool_json_u64(j, "silent_evicted", cm->silent_evicted);
+	tool_json_u64(j, "cookies_sent", cm->cookies_sent);
+	tool_json_u64(j, "cookies_accepted", cm->cookies_accepted);
+	tool_json_u64(j, "cookies_bad", cm->cookies_bad);
+	tool_json_u64(j, "challenge_acks", cm->challenge_acks);
 	tool_json_u64(j, "mpa_fallbacks", cm->mpa_fallbacks);
 	tool_json_u64(j, "loopback", cm->loopbacks);
 	tool_json_object_end(j);
