@@ -21,6 +21,7 @@
 #define MAKERS 3
 #define TAKERS 2
 #define ACTORS 20000    /* ids in one run, at most */
+#define LIVE 100        /* ids that makers leave at a time: a NIC thread that is kept waiting must still get something done */
 #define BUCKETS 1024
 
 struct actor {
@@ -39,6 +40,7 @@ static size_t used;
 static bool stop;
 static u16 ports[2];
 static unsigned long established, ended;
+static int live; /* atomic */
 
 #define CHECK(x) \
 	do { \
@@ -67,6 +69,7 @@ static struct actor *add(struct iwcm_id *id, bool listener, bool passive)
 	*a = (struct actor){ .id = id, .listener = listener, .passive = passive, .next = *slot(id) };
 	pthread_rwlock_init(&a->lock, NULL);
 	*slot(id) = a;
+	__atomic_fetch_add(&live, 1, __ATOMIC_RELAXED);
 	iwcm_set_user(id, a);
 	return a;
 }
@@ -137,8 +140,10 @@ static void kill(struct actor *a)
 	pthread_rwlock_unlock(&a->lock);
 	pthread_mutex_unlock(&table);
 	iwcm_destroy_id(id);
-	if (id)
-		__atomic_store_n(&a->dead, true, __ATOMIC_RELEASE);
+	if (!id)
+		return;
+	__atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&a->dead, true, __ATOMIC_RELEASE);
 }
 
 static struct actor *anyone(struct rand_gen *g)
@@ -246,7 +251,9 @@ static void *maker(void *arg)
 			iwcm_resolve(id, NULL, (struct sockaddr *)&to);
 			end(a);
 		}
-		usleep((unsigned int)rand_gen_below(&g, 2000));
+		do {
+			usleep((unsigned int)rand_gen_below(&g, 2000));
+		} while (__atomic_load_n(&live, __ATOMIC_RELAXED) > LIVE && !stopping());
 		while (rand_gen_chance(&g, 0.5))
 			meddle(&g);
 	}
@@ -370,6 +377,7 @@ static void reset(void)
 	used = 0;
 	stop = false;
 	established = ended = 0;
+	live = 0;
 }
 
 static unsigned int seconds(void)

@@ -325,6 +325,45 @@ static void no_completion_is_lost_or_doubled(void **state)
 	assert_int_equal(rnic_cq_destroy(cq), 0);
 }
 
+static atomic_int qps_left;
+
+static void *end_qps(void *arg)
+{
+	struct irdma_qp **qps = arg;
+
+	for (int i = 0; i < 2; i++) {
+		qps_left--;
+		rnic_qp_destroy(qps[i]);
+	}
+	return NULL;
+}
+
+/* The thread that destroys the last queue pair is still about its business when another one finds the completion queue free. */
+static void a_queue_may_go_when_its_last_qp_has_gone(void **state)
+{
+	for (int round = 0; round < 50; round++) {
+		struct rnic_cq_attr attr = { .cqe = 65536 };
+		struct rnic_qp_attr a = { .pd = pd };
+		struct rnic_cqe cqe = { 0 };
+		struct irdma_qp *qps[2];
+		pthread_t t;
+
+		assert_int_equal(rnic_cq_create(fake.dev, &attr, &cq), 0);
+		a.send_cq = a.recv_cq = cq;
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(rnic_qp_create_verbs(fake.dev, &a, &qps[i]), 0);
+		for (int i = 0; i < 60000; i++)
+			assert_true(rnic_cq_push(cq, &cqe));
+		qps_left = 2;
+		assert_int_equal(pthread_create(&t, NULL, end_qps, qps), 0);
+		while (qps_left)
+			sched_yield();
+		while (rnic_cq_destroy(cq))
+			sched_yield();
+		pthread_join(t, NULL);
+	}
+}
+
 /* ---- shared receive queues ---- */
 
 #define POSTS 8000u
@@ -417,6 +456,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(memory_may_go_when_its_region_has_gone, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_notification_is_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_completion_is_lost_or_doubled, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_queue_may_go_when_its_last_qp_has_gone, setup, teardown),
 		cmocka_unit_test_setup_teardown(no_request_is_lost_or_doubled, setup, teardown),
 	};
 

@@ -369,10 +369,12 @@ void rnic_cq_attach(struct rnic_cq *cq, struct rnic_cq_user *user, struct irdma_
 	mutex_unlock(&cq->users_lock);
 }
 
+/* In one breath: once its last user has gone, another thread may destroy the queue. */
 void rnic_cq_detach(struct rnic_cq *cq, struct rnic_cq_user *user)
 {
 	mutex_lock(&cq->users_lock);
 	TAILQ_REMOVE(&cq->users, user, entry);
+	rnic_cq_clean(cq, user->qp->qp_num);
 	cq->user_count--;
 	mutex_unlock(&cq->users_lock);
 }

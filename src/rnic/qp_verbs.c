@@ -91,17 +91,14 @@ int rnic_qp_create_verbs(struct irdma_device *iwdev, struct rnic_qp_attr *attr, 
 	return 0;
 }
 
-/* rnic_qp_destroy() has flushed it: nothing is pushed any more. */
+/* rnic_qp_destroy() has flushed it: nothing is pushed any more. What it used may be destroyed by others as soon as it is given back. */
 void rnic_qp_forget(struct irdma_qp *qp)
 {
 	struct rnic_verbs *v = rnic_qp_of(qp)->v;
 
 	rnic_cq_detach(v->attr.send_cq, &v->user[0]);
-	rnic_cq_clean(v->attr.send_cq, qp->qp_num);
-	if (v->attr.recv_cq != v->attr.send_cq) {
+	if (v->attr.recv_cq != v->attr.send_cq)
 		rnic_cq_detach(v->attr.recv_cq, &v->user[1]);
-		rnic_cq_clean(v->attr.recv_cq, qp->qp_num);
-	}
 	if (v->attr.srq)
 		rnic_srq_put(v->attr.srq);
 	rnic_pd_put(v->attr.pd);

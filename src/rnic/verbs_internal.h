@@ -122,7 +122,8 @@ int rnic_bind_execute(const struct irdma_qp *qp, const struct rnic_bind *b);
 
 /*
  * A QP's use of a CQ. In the QP; a QP whose both queues complete to one CQ attaches once, with both flags. Attach and detach without
- * qp.lock: a poller holds cq.users_lock while it takes qp.lock. After detach no poller looks at the QP; then rnic_cq_clean().
+ * qp.lock: a poller holds cq.users_lock while it takes qp.lock. After detach no poller looks at the QP, and
+ * none of its completions is left.
  */
 struct rnic_cq_user {
 	TAILQ_ENTRY(rnic_cq_user) entry;
@@ -155,7 +156,7 @@ void rnic_cq_detach(struct rnic_cq *cq, struct rnic_cq_user *user);
  * the completion is lost, and the QP is to go to ERROR.
  */
 bool rnic_cq_push(struct rnic_cq *cq, const struct rnic_cqe *cqe);
-/* Remove the completions of a QP that is destroyed, after its rnic_cq_detach(). */
+/* Remove the completions of a QP: rnic_cq_detach() does. */
 void rnic_cq_clean(struct rnic_cq *cq, u32 qp_num);
 
 /* Without a lock: may be outdated as soon as it returns. */

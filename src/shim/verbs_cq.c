@@ -138,14 +138,18 @@ struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 
 /* ---- resize, destroy ---- */
 
+/* One at a time: .cqe is what the last one made it. */
 SHIM_EXPORT int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	SHIM_UNCANCELLED;
 	struct shim_cq *cq = to_cq(ibcq);
-	int err = cqe < 1 || cqe > RNIC_MAX_CQE ? -EINVAL : rnic_cq_resize(cq->rnic, cqe);
+	int err;
 
+	pthread_mutex_lock(&ibcq->mutex);
+	err = rnic_cq_resize(cq->rnic, cqe);
 	if (!err)
 		cq->ex.cqe = rnic_cq_size(cq->rnic);
+	pthread_mutex_unlock(&ibcq->mutex);
 	return -err;
 }
 

@@ -107,8 +107,8 @@ struct shim_qp {
 	struct irdma_qp *rnic;
 	struct ibv_qp_cap cap;
 	int sq_sig_all;
-	enum ibv_qp_state state;    /* INIT or RTR, as the program set it; counts while the NIC's is IDLE */
-	int access;
+	enum ibv_qp_state state;    /* INIT or RTR, as the program set it; counts while the NIC's is IDLE; atomic */
+	int access;                 /* atomic */
 	bool extended;              /* made with send_ops_flags */
 	struct shim_wr *wr;
 	u32 async_delivered;

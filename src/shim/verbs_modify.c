@@ -39,12 +39,14 @@ static int check(const struct shim_ctx *ctx, const struct ibv_qp_attr *a, int ma
 	return 0;
 }
 
-/* In order, and not at all if it is over already: rdma_disconnect() of a connection that the peer ended succeeds. */
+/* In order, and not at all if it is over already, or just now: rdma_disconnect() of a connection that the peer ended succeeds. */
 static int drain(struct shim_qp *qp, enum rnic_qp_state state)
 {
 	if (state == RNIC_QP_IDLE)
 		return -EINVAL;
-	return state == RNIC_QP_RTS ? rnic_qp_modify(qp->rnic, RNIC_QP_CLOSING) : 0;
+	if (state == RNIC_QP_RTS)
+		rnic_qp_modify(qp->rnic, RNIC_QP_CLOSING);
+	return 0;
 }
 
 static int set_state(struct shim_qp *qp, enum rnic_qp_state state, enum ibv_qp_state next)
@@ -55,7 +57,7 @@ static int set_state(struct shim_qp *qp, enum rnic_qp_state state, enum ibv_qp_s
 	case IBV_QPS_RTR:
 		if (state != RNIC_QP_IDLE)
 			return -EINVAL;
-		qp->state = next == IBV_QPS_RTR ? IBV_QPS_RTR : IBV_QPS_INIT;
+		__atomic_store_n(&qp->state, next == IBV_QPS_RTR ? IBV_QPS_RTR : IBV_QPS_INIT, __ATOMIC_RELAXED);
 		return 0;
 	case IBV_QPS_RTS:
 		return state == RNIC_QP_RTS ? 0 : -EINVAL; /* the connection manager's doing */
@@ -82,10 +84,10 @@ SHIM_EXPORT int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int
 	if (err)
 		return -err;
 	if (mask & IBV_QP_ACCESS_FLAGS) {
-		qp->access = (int)attr->qp_access_flags;
-		rnic_qp_set_access(qp->rnic, qp->access);
+		__atomic_store_n(&qp->access, (int)attr->qp_access_flags, __ATOMIC_RELAXED);
+		rnic_qp_set_access(qp->rnic, (int)attr->qp_access_flags);
 	}
 	if (mask & IBV_QP_STATE)
-		ibqp->state = attr->qp_state;
+		__atomic_store_n(&ibqp->state, attr->qp_state, __ATOMIC_RELAXED);
 	return 0;
 }

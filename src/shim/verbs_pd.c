@@ -36,8 +36,9 @@ void shim_pd_get(struct ibv_pd *pd)
 void shim_pd_put(struct ibv_pd *ibpd)
 {
 	struct shim_pd *pd = to_pd(ibpd);
+	bool imported = pd->imported; /* the program may free one that is not as soon as it has no users */
 
-	if (users_dec(&pd->users) || !pd->imported)
+	if (users_dec(&pd->users) || !imported)
 		return;
 	users_dec(&pd->of->users);
 	pd_free(pd);

@@ -166,7 +166,7 @@ enum ibv_qp_state shim_qp_state(const struct shim_qp *qp, enum rnic_qp_state sta
 		[RNIC_QP_ERROR] = IBV_QPS_ERR,
 	};
 
-	return state == RNIC_QP_IDLE ? qp->state : connected[state];
+	return state == RNIC_QP_IDLE ? __atomic_load_n(&qp->state, __ATOMIC_RELAXED) : connected[state];
 }
 
 static void fill_attr(const struct shim_qp *qp, const struct rnic_qp_info *info, struct ibv_qp_attr *attr)
@@ -176,7 +176,7 @@ static void fill_attr(const struct shim_qp *qp, const struct rnic_qp_info *info,
 	attr->qp_state = attr->cur_qp_state = shim_qp_state(qp, info->state);
 	attr->path_mtu = shim_mtu(ctx->iwdev->iface.mtu);
 	attr->path_mig_state = IBV_MIG_MIGRATED;
-	attr->qp_access_flags = (unsigned int)qp->access;
+	attr->qp_access_flags = (unsigned int)__atomic_load_n(&qp->access, __ATOMIC_RELAXED);
 	attr->cap = qp->cap;
 	attr->port_num = 1;
 	attr->max_rd_atomic = (u8)min(info->iw.ord, 255);
@@ -204,7 +204,7 @@ SHIM_EXPORT int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int 
 	*attr = (struct ibv_qp_attr){ 0 };
 	fill_attr(qp, &info, attr);
 	fill_init_attr(qp, init_attr);
-	ibqp->state = attr->qp_state;
+	__atomic_store_n(&ibqp->state, attr->qp_state, __ATOMIC_RELAXED);
 	return 0;
 }
 
