@@ -360,12 +360,76 @@ static void challenge_acks_are_limited_per_second(void **state)
 	fx_tap_off(&e.tap);
 	for (int i = 0; i < 150; i++)
 		fx_feed(e.p.dev, &e.p.t, &(struct fx_seg){ .flags = PKT_SYN, .seq = 9 });
-	assert_int_equal(fx_stats(&e.fx, 0).challenge_acks, 100);
+	assert_int_equal(fx_stats(&e.fx, 0).challenge_acks, CM_CHALLENGES_PER_S);
 	fx_run(&e.fx, 1000);
 	fx_feed(e.p.dev, &e.p.t, &(struct fx_seg){ .flags = PKT_SYN, .seq = 9 });
-	assert_int_equal(fx_stats(&e.fx, 0).challenge_acks, 101);
+	assert_int_equal(fx_stats(&e.fx, 0).challenge_acks, CM_CHALLENGES_PER_S + 1);
 	fx_tap_on(&e.fx, 0, &e.tap);
 	env_down(&e);
+}
+
+/* What one connection was asked for is not to be seen in the answers of another (CVE-2016-5696). */
+static void challenge_acks_of_one_say_nothing_of_another(void **state)
+{
+	struct fx_peer other;
+	struct env e;
+
+	FOR_RUNS(&e) {
+		env_goto(&e, ST(ESTABLISHED));
+		fx_peer_passive(&other, &e.fx, e.ipv4, 5001);
+		fx_tap_off(&e.tap);
+		for (int i = 0; i < 1000; i++)
+			fx_feed(e.p.dev, &e.p.t, &(struct fx_seg){ .flags = PKT_RST, .seq = e.p.node->tcp_cntxt.rcv_nxt + 1 + (u32)i });
+		fx_tap_on(&e.fx, 0, &e.tap);
+		for (int i = 0; i < 20; i++)
+			fx_feed(e.p.dev, &other.t, &(struct fx_seg){ .flags = PKT_RST, .seq = other.node->tcp_cntxt.rcv_nxt + 1 });
+		assert_int_equal(e.tap.n, CM_CHALLENGES_PER_S);
+		fx_peer_done(&other);
+	}
+}
+
+/* Each end's RST, which acknowledges the other's SYN, tells it. */
+static void crossing_syns_end_in_error(void **state)
+{
+	for (int run = 0; run < 4; run++) {
+		struct endpoint c[2];
+		struct fx fx;
+
+		fx_up(&fx, run & 1 ? IRDMA_GEN_1 : IRDMA_GEN_2, 1);
+		ep_init(&c[0], &fx, 0);
+		ep_init(&c[1], &fx, 1);
+		assert_int_equal(ep_connect(&c[0], 0, 1, run & 2, 5000, 7000), 0);
+		assert_int_equal(ep_connect(&c[1], 1, 0, run & 2, 7000, 5000), 0);
+		fx_run(&fx, 100);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(c[i].nevents, 1);
+			assert_int_equal(c[i].ev[0].event, IW_CM_EVENT_CONNECT_REPLY);
+			assert_int_equal(c[i].ev[0].status, -ECONNREFUSED);
+			ep_fini(&fx, &c[i]);
+		}
+		fx_down(&fx);
+	}
+}
+
+/* Who knows the ports and no sequence number can neither end a connection that is being opened, nor make this end send what ends it at the peer's. */
+static void blind_syn_does_not_end_an_active_node(void **state)
+{
+	struct env e;
+
+	FOR_RUNS(&e) {
+		env_goto(&e, ST(SYN_SENT));
+		u32 n = e.tap.n, iss = e.p.node->tcp_cntxt.iss;
+
+		fx_feed(e.p.dev, &e.p.t, &(struct fx_seg){ .flags = PKT_SYN, .seq = 0x12345678 });
+		assert_int_equal(e.p.node->state, ST(SYN_SENT));
+		assert_int_equal(e.tap.n, n + 1);
+		assert_int_equal(fx_last(&e.tap)->flags, PKT_RST | PKT_ACK);
+		assert_int_equal(fx_last(&e.tap)->seq, 0);
+		assert_int_equal(fx_last(&e.tap)->ack, 0x12345679);
+		assert_int_not_equal(iss, 0);
+		fx_peer_send(&e.p, PKT_SYN | PKT_ACK, NULL, 0);
+		assert_int_equal(e.p.node->state, ST(MPAREQ_SENT));
+	}
 }
 
 static void retransmission_limit_of_the_port_is_told(void **state)
@@ -649,6 +713,9 @@ int main(void)
 		cmocka_unit_test(forged_reset_in_syn_sent_changes_nothing),
 		cmocka_unit_test(reset_counts_at_exactly_the_next_number),
 		cmocka_unit_test(challenge_acks_are_limited_per_second),
+		cmocka_unit_test(challenge_acks_of_one_say_nothing_of_another),
+		cmocka_unit_test(crossing_syns_end_in_error),
+		cmocka_unit_test(blind_syn_does_not_end_an_active_node),
 		cmocka_unit_test(retransmission_limit_of_the_port_is_told),
 		cmocka_unit_test(half_open_flood_does_not_lock_out_a_client),
 		cmocka_unit_test(backlog_of_requests_drops_a_syn),

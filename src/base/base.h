@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/wheel.h"
 #include "base/hash.h"
+#include "base/limit.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/loop.h"

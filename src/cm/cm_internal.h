@@ -28,6 +28,7 @@
 #define CM_CLOSE_TIMEOUT_MS 5000u   /* FIN_WAIT2, CLOSING and a QP that should be gone */
 #define CM_TIME_WAIT_MS 60000u      /* as Linux; only where no time-wait record could be had */
 #define CM_SILENT_MIN_MS 1000u      /* ... and what it has when the backlog is full */
+#define CM_CHALLENGES_PER_S 10u     /* RFC 5961 7, per connection */
 #define CM_BACKLOG_DEFAULT 128
 #define CM_HALF_OPEN_MAX 1024u      /* nodes in SYN_RCVD per device: beyond, SYNs get cookies */
 #define CM_COOKIE_SLOT_MS 64000u    /* a cookie is good for one to two of them: longer than an initiator waits */
@@ -194,6 +195,7 @@ struct irdma_cm_node {
 	u64 stage_at_ns;             /* time limit of the present stage, 0: none */
 	u64 ack_at_ns;               /* delayed ACK, 0: none is due */
 	u64 silent_since_ns;
+	struct limit challenge;      /* CM_CHALLENGES_PER_S */
 	struct wheel_timer timer;    /* earliest of these deadlines */
 	TAILQ_ENTRY(irdma_cm_node) timer_entry, reset_entry, teardown_entry; /* *_list_prep() lists */
 	TAILQ_ENTRY(irdma_cm_node) listener_entry, half_open_entry;
@@ -258,8 +260,6 @@ struct irdma_cm_core {
 	struct irdma_cm_node *upcall_node; /* ... and this node is running ... */
 	pthread_t upcall_thread;        /* ... in this thread */
 	pthread_cond_t upcall_done;
-	u64 challenge_window_s;         /* RFC 5961 7: challenge ACKs in this second */
-	u32 challenge_count;
 	struct hash_table nodes_ht;     /* 4-tuple + vlan */
 	struct hash_table listeners_ht; /* address + port + vlan, any-address for wildcard parents */
 	LIST_HEAD(, irdma_cm_listener) listen_list;
@@ -306,6 +306,7 @@ bool cm_mpa_is_whole(const u8 *data, u32 len);
 int cm_send_synack_once(struct irdma_cm_node *node);
 void cm_node_use_cookie(struct irdma_cm_node *node, const struct pkt *syn); /* as initial sequence number; options taken over already */
 bool cm_node_may_return(const struct irdma_cm_node *node); /* passive, not OFFLOADED: if it is forgotten, the peer's request makes it anew */
+void cm_reset_stray(struct irdma_cm_core *core, const struct pkt *pkt); /* RST, as RFC 9293 3.10.7.1 says, unless it is one */
 /* A segment that no node is for: the node that it is the first for, with a reference, or NULL when it is dealt with. */
 struct irdma_cm_node *cm_stray_node(struct irdma_cm_core *core, const struct pkt *pkt);
 /* A cookie for a SYN with these options, in the present time slot; and is what @ack acknowledges (less one) one of this or the last slot's? */

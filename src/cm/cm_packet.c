@@ -9,18 +9,11 @@
 #include <string.h>
 #include "cm/cm_internal.h"
 
-#define CHALLENGES_PER_S 100u /* RFC 5961 7: throttle */
-
 void cm_challenge_ack(struct irdma_cm_node *node)
 {
 	struct irdma_cm_core *core = node->cm_core;
-	u64 second = cm_now(core) / NSEC_PER_SEC;
 
-	if (core->challenge_window_s != second) {
-		core->challenge_window_s = second;
-		core->challenge_count = 0;
-	}
-	if (core->challenge_count++ >= CHALLENGES_PER_S)
+	if (!limit_allow(&node->challenge, cm_now(core), CM_CHALLENGES_PER_S))
 		return;
 	core->stats.challenge_acks++;
 	irdma_send_ack(node);
@@ -262,7 +255,8 @@ static void syn_again(struct irdma_cm_node *node, const struct pkt *pkt)
  * @rbuf: segment
  *
  * Answers with SYN+ACK; a repeated SYN is answered again. In a synchronised state a challenge ACK (RFC 5961 4.2).
- * Crossing SYNs are not a connection: two initiators cannot agree on MPA roles (RFC 5044 7.1), so that ends in error.
+ * Crossing SYNs are not a connection: two initiators cannot agree on MPA roles (RFC 5044 7.1). Each is answered with RST, as where nobody listens; ours goes on
+ * until the peer's RST acknowledges it. A SYN alone ends nothing: whoever guesses the ports could send it.
  */
 void irdma_handle_syn_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *rbuf)
 {
@@ -274,8 +268,7 @@ void irdma_handle_syn_pkt(struct irdma_cm_node *cm_node, struct irdma_puda_buf *
 		syn_again(cm_node, rbuf->pkt);
 		break;
 	case IRDMA_CM_STATE_SYN_SENT:
-		cm_node_set_cause(cm_node, CM_CAUSE_BAD_TCP, -EPROTO);
-		irdma_active_open_err(cm_node, true);
+		cm_reset_stray(cm_node->cm_core, rbuf->pkt);
 		break;
 	case IRDMA_CM_STATE_INITED:
 	case IRDMA_CM_STATE_CLOSED:

@@ -37,7 +37,7 @@ static void make_up(struct irdma_cm_node *node, struct irdma_cm_core *core, cons
 }
 
 /* RFC 9293 3.10.7.1: a segment for nobody is answered with RST, unless it is one. */
-static void reset_stray(struct irdma_cm_core *core, const struct pkt *pkt)
+void cm_reset_stray(struct irdma_cm_core *core, const struct pkt *pkt)
 {
 	struct irdma_cm_node node;
 	struct irdma_puda_buf *buf;
@@ -187,7 +187,7 @@ static void answer_with_cookie(struct irdma_cm_core *core, struct irdma_cm_liste
 	cm_tcp_init(&node.tcp_cntxt, cm_own_mss(core->iwdev, syn->ipv4));
 	if (irdma_process_options(&node, (u8 *)syn->opts, syn->optlen, 1)) {
 		core->stats.bad_segments++;
-		reset_stray(core, syn);
+		cm_reset_stray(core, syn);
 		return;
 	}
 	cm_node_use_cookie(&node, syn);
@@ -275,7 +275,7 @@ static struct irdma_cm_node *node_for_syn(struct irdma_cm_core *core, const stru
 		return NULL;
 	listener = irdma_find_listener(core, (u32 *)pkt->dst, pkt->ipv4, pkt->dport, pkt->vlan_id, IRDMA_CM_LISTENER_ACTIVE_STATE);
 	if (!listener) {
-		reset_stray(core, pkt);
+		cm_reset_stray(core, pkt);
 		return NULL;
 	}
 	if (crowded(core, listener) && !full_of_requests(listener)) {
@@ -297,7 +297,7 @@ struct irdma_cm_node *cm_stray_node(struct irdma_cm_core *core, const struct pkt
 		return node_for_syn(core, pkt);
 	listener = find_cookie_listener(core, pkt);
 	if (!listener) {
-		reset_stray(core, pkt);
+		cm_reset_stray(core, pkt);
 		return NULL;
 	}
 	node = node_for_cookie(core, listener, pkt);

@@ -66,18 +66,6 @@ void tsa_set_state(struct tsa_conn *c, enum tsa_state next)
 	c->state = (u8)next;
 }
 
-bool tsa_limit_allow(struct tsa_limit *l, u64 now_ns)
-{
-	u32 second = (u32)(now_ns / NSEC_PER_SEC);
-
-	if (l->second != second)
-		*l = (struct tsa_limit){ .second = second };
-	if (l->count >= TSA_CHALLENGES_PER_S)
-		return false;
-	l->count++;
-	return true;
-}
-
 /* ---- the table ---- */
 
 static bool entry_eq(const struct hash_node *n, const void *key)

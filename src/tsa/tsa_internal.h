@@ -62,17 +62,11 @@ struct tsa_entry {
 	u8 kind;
 };
 
-/* At most TSA_CHALLENGES_PER_S answers in a second of loop time. */
-struct tsa_limit {
-	u32 second;
-	u32 count;
-};
-
 struct tsa_time_wait {
 	struct tsa_entry e;
 	u32 snd_nxt, rcv_nxt;
 	u16 window;               /* as on the wire */
-	struct tsa_limit limit;
+	struct limit limit;       /* TSA_CHALLENGES_PER_S */
 	TAILQ_ENTRY(tsa_time_wait) entry; /* by expiry */
 	u64 expires_ns;
 };
@@ -138,7 +132,7 @@ struct tsa_conn {
 	u64 srtt_ns, rttvar_ns, rto_ns;
 	u64 last_send_ns;
 	u64 drain_until_ns;       /* without an owner: until then text is thrown away, after it reset; 0: at once */
-	struct tsa_limit challenge;
+	struct limit challenge;   /* TSA_CHALLENGES_PER_S */
 
 	struct tsa_ring snd, rcv;
 	struct tsa_ooo *ooo;
@@ -182,8 +176,6 @@ struct tsa_entry *tsa_find(struct tsa *t, const struct pkt_tuple *tuple, u64 has
 void tsa_entry_init(struct tsa_entry *e, enum tsa_kind kind, const struct tcp_info_ho *info);
 /* Nobody will read it. */
 void tsa_forget_unread(struct tsa_conn *c);
-/* May one more go out in this second? */
-bool tsa_limit_allow(struct tsa_limit *l, u64 now_ns);
 
 /* ---- tsa_ring.c ---- */
 /* Room for @need bytes from the first one on; 0 or -ENOMEM (then nothing changed). */

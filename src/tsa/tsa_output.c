@@ -87,7 +87,7 @@ void tsa_send_ack(struct tsa_conn *c)
 
 void tsa_send_challenge(struct tsa_conn *c)
 {
-	if (!tsa_limit_allow(&c->challenge, loop_now(c->tsa->loop)))
+	if (!limit_allow(&c->challenge, loop_now(c->tsa->loop), TSA_CHALLENGES_PER_S))
 		return;
 	c->tsa->stats.challenge_acks++;
 	tsa_send_ack(c);

@@ -57,7 +57,7 @@ static struct tsa_time_wait *record_get(struct tsa *t)
 		return NULL;
 	t->n_time_waits++;
 	t->stats.time_waits++;
-	tw->limit = (struct tsa_limit){ 0 };
+	tw->limit = (struct limit){ 0 };
 	return tw;
 }
 
@@ -168,7 +168,7 @@ bool tsa_time_wait_input(struct tsa *t, struct tsa_time_wait *tw, const struct p
 	}
 	if (!(p->flags & PKT_SYN) && p->seq == tw->rcv_nxt && end == p->seq)
 		return true; /* a plain ACK where it belongs: an answer would come back for ever */
-	if (tsa_limit_allow(&tw->limit, loop_now(t->loop))) {
+	if (limit_allow(&tw->limit, loop_now(t->loop), TSA_CHALLENGES_PER_S)) {
 		t->stats.challenge_acks++;
 		answer(t, tw);
 	}
