@@ -581,6 +581,53 @@ static void full_backlog_holds_the_port_until_a_place_is_free(void **state)
 	}
 }
 
+/* Host port: who says nothing keeps nobody waiting in the kernel, and is one of few. */
+static void silent_peers_have_no_place_on_the_host_port(void **state)
+{
+	struct fx_peer p[CM_SILENT_MAX + 1];
+	struct irdma_cm_listener *l;
+	struct env e;
+
+	env_up(&e, IRDMA_GEN_2, true);
+	e.ops.filter_kick = count_kick;
+	e.ops.flags &= ~PORT_FRAMES;
+	kicks = 0;
+	assert_int_equal(listen_at(&e.l, true, (u32[4]){ 0x0A000001 }, 7000, 1), 0);
+	e.listening = true;
+	l = listener_of(&e.l);
+	fx_tap_off(&e.tap);
+	for (u16 i = 0; i < CM_SILENT_MAX; i++) {
+		assert_true(cm_listener_may_accept(e.p.dev, l));
+		fx_peer_syn(&p[i], &e.fx, true, (u16)(20000 + i));
+		assert_false(cm_listener_may_accept(e.p.dev, l)); /* its handshake has a place */
+		fx_peer_send(&p[i], PKT_ACK, NULL, 0);
+		assert_int_equal(kicks, i + 1);
+	}
+	assert_int_equal(l->pending, CM_SILENT_MAX);
+	fx_tap_on(&e.fx, 0, &e.tap);
+	fx_peer_passive(&p[CM_SILENT_MAX], &e.fx, true, 30000);
+	assert_int_equal(e.tap.f[0].pkt.flags, PKT_RST | PKT_ACK);
+	assert_int_equal(e.tap.f[0].pkt.dport, 20000);
+	assert_int_equal(p[0].node->state, ST(CLOSED));
+	assert_int_equal(fx_stats(&e.fx, 0).silent_evicted, 1);
+	assert_int_equal(l->silent_now, CM_SILENT_MAX);
+	e.p = p[1];
+	cm_node_hold(e.p.node);
+	env_request(&e);
+	assert_int_equal(l->silent_now, CM_SILENT_MAX - 1);
+	assert_false(cm_listener_may_accept(e.p.dev, l)); /* now it is the upper layer's turn */
+	fx_tap_off(&e.tap);
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
+		if (i != 1)
+			fx_feed(e.p.dev, &p[i].t, &(struct fx_seg){ .flags = PKT_RST, .seq = p[i].seq });
+		fx_peer_done(&p[i]);
+	}
+	env_loop(&e);
+	fx_tap_on(&e.fx, 0, &e.tap);
+	e.ops.flags |= PORT_FRAMES;
+	env_down(&e);
+}
+
 static void listener_that_ended_takes_nothing_and_kicks_nobody(void **state)
 {
 	struct irdma_cm_listener *l, *child;
@@ -725,6 +772,7 @@ int main(void)
 		cmocka_unit_test(filter_that_cannot_be_had_again_is_only_logged),
 		cmocka_unit_test(vlan_listener_gets_its_vlan),
 		cmocka_unit_test(full_backlog_holds_the_port_until_a_place_is_free),
+		cmocka_unit_test(silent_peers_have_no_place_on_the_host_port),
 		cmocka_unit_test(listener_that_ended_takes_nothing_and_kicks_nobody),
 		cmocka_unit_test(kick_without_a_filter_is_none),
 		cmocka_unit_test(destroyed_with_a_connection_in_each_stage),

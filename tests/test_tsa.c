@@ -248,6 +248,49 @@ static void test_ack_range(void **state)
 	}
 }
 
+/*
+ * What a stranger says who knows the addresses, and of the sequence numbers only that he does not: in no state does it change the state, bring data or an
+ * end, or move what is expected, or acknowledged; and each is answered with one ACK at most that says what is.
+ */
+static void test_blind(void **state)
+{
+	static const struct { s32 seq, ack; u8 flags; u32 len; } rows[] = {
+		{ 0, 1, PKT_ACK, 4 }, { 0, 100000, PKT_ACK, 4 }, { 0, INT32_MIN, PKT_ACK, 4 }, { 0, -(s32)WND - 1, PKT_ACK, 4 },
+		{ 0, -(s32)WND - 1, PKT_ACK | PKT_FIN, 0 }, { 0, 1, PKT_ACK | PKT_FIN, 4 }, { 0, 1, PKT_ACK, 0 },
+		{ -4, 0, PKT_ACK, 4 }, { -4, 0, PKT_ACK | PKT_FIN, 3 }, { -1, 0, PKT_ACK, 0 }, { (s32)WND + 1, 0, PKT_ACK, 4 },
+		{ (s32)WND + 1, 0, PKT_ACK | PKT_FIN, 0 }, { INT32_MIN, 0, PKT_ACK, 4 }, { INT32_MAX, 0, PKT_ACK, 4 }, { INT32_MIN, INT32_MIN, PKT_ACK | PKT_FIN, 4 },
+		{ 0, 0, 0, 4 }, { 0, 0, PKT_FIN, 4 }, { 1, 0, PKT_RST, 0 }, { -1, 0, PKT_RST | PKT_ACK, 0 }, { 1000, 0, PKT_RST | PKT_ACK, 4 },
+		{ 0, 0, PKT_SYN, 0 }, { 0, 0, PKT_SYN | PKT_ACK, 4 }, { 1000, 5, PKT_SYN | PKT_FIN, 0 },
+	};
+	size_t s, i;
+
+	for (s = 0; s < ARRAY_SIZE(live_states); s++)
+		for (i = 0; i < ARRAY_SIZE(rows); i++) {
+			struct tsa_conn was;
+			u32 ack;
+
+			into(live_states[s]);
+			was = *x.conn;
+			ack = (rows[i].ack < 0 ? was.snd_una : was.snd_max) + (u32)rows[i].ack;
+			assert_true(feed(was.rcv_nxt + (u32)rows[i].seq, ack, rows[i].flags, WND, "evil", rows[i].len));
+			assert_int_equal(x.conn->state, live_states[s]);
+			assert_int_equal(x.events, 0);
+			assert_int_equal(x.conn->rcv_nxt, was.rcv_nxt);
+			assert_int_equal(x.conn->snd_una, was.snd_una);
+			assert_int_equal(x.conn->snd_wnd, was.snd_wnd);
+			assert_int_equal(x.conn->rcv.len, 0);
+			assert_null(x.conn->ooo);
+			assert_false(x.conn->fin_held);
+			assert_true(x.n <= 1);
+			if (x.n) {
+				assert_int_equal(last()->flags, PKT_ACK);
+				assert_int_equal(last()->ack, was.rcv_nxt);
+				assert_int_equal(last()->seq, was.snd_max);
+			}
+			down();
+		}
+}
+
 static void test_no_ack_flag(void **state)
 {
 	into(TSA_ST_ESTABLISHED);
@@ -1028,6 +1071,7 @@ int main(void)
 		cmocka_unit_test(test_syn),
 		cmocka_unit_test(test_challenges_are_limited),
 		cmocka_unit_test(test_ack_range),
+		cmocka_unit_test(test_blind),
 		cmocka_unit_test(test_no_ack_flag),
 		cmocka_unit_test(test_window_edges),
 		cmocka_unit_test(test_out_of_order),

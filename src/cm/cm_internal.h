@@ -30,6 +30,7 @@
 #define CM_SILENT_MIN_MS 1000u      /* ... and what it has when the backlog is full */
 #define CM_CHALLENGES_PER_S 10u     /* RFC 5961 7, per connection */
 #define CM_BACKLOG_DEFAULT 128
+#define CM_SILENT_MAX 256u          /* host port: silent connections of a listener, each of which is a descriptor */
 #define CM_HALF_OPEN_MAX 1024u      /* nodes in SYN_RCVD per device: beyond, SYNs get cookies */
 #define CM_COOKIE_SLOT_MS 64000u    /* a cookie is good for one to two of them: longer than an initiator waits */
 
@@ -151,6 +152,7 @@ struct irdma_cm_listener {
 	u32 half_open_now;                          /* length of half_open */
 	u64 cookies_until_ns;                       /* SYN cookies of this listener may come back until then */
 	struct irdma_half_list silent;              /* ... and ESTABLISHED without a whole request, oldest first */
+	u32 silent_now;
 	bool kick_wanted;                           /* host port was told there is no room */
 	bool dead;                                  /* last reference is gone; freed by free_work in the loop's thread */
 	struct work_struct free_work;
@@ -291,6 +293,7 @@ void cm_node_closing(struct irdma_cm_node *node);
 void cm_node_release_id(struct irdma_cm_node *node);
 void cm_listener_kick(struct irdma_cm_listener *listener);
 void cm_listener_hurry(struct irdma_cm_listener *listener);
+bool cm_listener_has_place(const struct irdma_cm_listener *listener);
 void cm_node_unhash(struct irdma_cm_node *node);
 void cm_node_untie(struct irdma_cm_node *node);    /* QP and cm_id go their own way */
 void cm_node_end(struct irdma_cm_node *node);      /* CLOSED, timers off, and the life reference dropped */

@@ -564,6 +564,17 @@ int irdma_dec_refcnt_listen(struct irdma_cm_core *cm_core, struct irdma_cm_liste
 	return 0;
 }
 
+/*
+ * A place in the backlog. On the host port who finished the handshake and says nothing has none: it would keep the requests of others waiting in the kernel,
+ * behind it. CM_SILENT_MAX bounds those.
+ */
+bool cm_listener_has_place(const struct irdma_cm_listener *l)
+{
+	bool frames = l->iwdev->port->ops->flags & PORT_FRAMES;
+
+	return l->pending - (frames ? 0 : l->silent_now) < (u32)l->backlog;
+}
+
 static void kick_if_wanted(struct irdma_cm_listener *l)
 {
 	if (!l->kick_wanted || !l->filter)
@@ -638,11 +649,9 @@ bool cm_listener_may_accept(struct irdma_device *iwdev, void *cookie)
 
 	cm_lock(core);
 	top = l->parent && !l->dead ? l->parent : l;
-	room = !l->dead && top->state == IRDMA_CM_LISTENER_ACTIVE_STATE && top->pending < (u32)top->backlog;
-	if (!room && !l->dead) {
+	room = !l->dead && top->state == IRDMA_CM_LISTENER_ACTIVE_STATE && cm_listener_has_place(top);
+	if (!room && !l->dead)
 		l->kick_wanted = true;
-		cm_listener_hurry(top);
-	}
 	cm_unlock(core);
 	return room;
 }

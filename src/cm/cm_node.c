@@ -338,15 +338,20 @@ void cm_node_half_open(struct irdma_cm_node *node, bool on)
 
 void cm_node_silent(struct irdma_cm_node *node, bool on)
 {
+	struct irdma_cm_listener *listener = node->listener;
+
 	if (node->on_silent == on)
 		return;
 	node->on_silent = on;
 	if (!on) {
-		TAILQ_REMOVE(&node->listener->silent, node, half_open_entry);
+		TAILQ_REMOVE(&listener->silent, node, half_open_entry);
+		listener->silent_now--;
 		return;
 	}
 	node->silent_since_ns = cm_now(node->cm_core);
-	TAILQ_INSERT_TAIL(&node->listener->silent, node, half_open_entry);
+	TAILQ_INSERT_TAIL(&listener->silent, node, half_open_entry);
+	listener->silent_now++;
+	cm_listener_kick(listener);
 }
 
 /* The listener's accounting ends here: accepted, rejected, failed or evicted. Its place may be what the host port waits for. */

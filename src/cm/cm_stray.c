@@ -107,13 +107,16 @@ static void give_way(struct irdma_cm_node *node)
 
 /*
  * Room for one more? In a full backlog the oldest half-open connection gives way, and to a @request that has come whole also the oldest one of those
- * that keep silent.
+ * that keep silent; on the host port, where they have no place, when there are too many.
  */
 static bool make_room(struct irdma_cm_core *core, struct irdma_cm_listener *listener, bool request)
 {
+	bool frames = core->iwdev->port->ops->flags & PORT_FRAMES;
 	struct irdma_cm_node *oldest = TAILQ_FIRST(&listener->half_open);
 
-	if (listener->pending < (u32)listener->backlog)
+	if (!frames && listener->silent_now >= CM_SILENT_MAX)
+		give_way(TAILQ_FIRST(&listener->silent));
+	if (cm_listener_has_place(listener))
 		return true;
 	if (!oldest && request)
 		oldest = TAILQ_FIRST(&listener->silent);
