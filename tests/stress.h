@@ -109,6 +109,7 @@ struct st_cq {
 
 /* A life of a CQ with a channel, as the channel's events know it. Never freed. */
 struct st_notify {
+	struct st_notify *next;
 	u64 gone_ns;              /* atomic; 0: it lives */
 	u32 events;               /* atomic */
 };

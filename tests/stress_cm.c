@@ -139,13 +139,15 @@ static void resolve(struct st_id *id, __be16 port)
 static void route(struct st_id *id)
 {
 	struct rdma_ucm_resolve_route cmd = { .id = id->number, .timeout_ms = 2000 };
+	bool resolved = st_get(&id->ev[CMDEV_ADDR_RESOLVED_EV]), first = !st_add(&id->tried[ROUTE], 1);
 	u64 begin = st_now();
-	int ret;
+	int ret = PUT(id->file, RESOLVE_ROUTE, cmd);
 
-	st_add(&id->tried[ROUTE], 1);
-	ret = PUT(id->file, RESOLVE_ROUTE, cmd);
 	record(id, ROUTE, ROUTE, "resolve_route", begin, ret);
-	ALLOW(ret, "resolve_route", EINVAL);
+	if (!(resolved && first))
+		ALLOW(ret, "resolve_route", EINVAL);
+	else
+		ST_CHECK(!ret || st_get(&id->tried[ROUTE]) > 1, "resolve_route: %d of an id that was resolved", ret);
 }
 
 static struct rdma_ucm_conn_param param(const struct st_book *b)
@@ -181,6 +183,7 @@ static void connect_id(struct st_thread *t, struct st_id *id)
 {
 	struct rdma_ucm_connect cmd = { .id = id->number };
 	struct st_book *b = own_book(id) || id->passive ? NULL : st_qp_make(t);
+	bool ready = st_get(&id->ok[ROUTE]);
 	u64 begin;
 	int ret;
 
@@ -196,6 +199,7 @@ static void connect_id(struct st_thread *t, struct st_id *id)
 	ret = PUT(id->file, CONNECT, cmd);
 	record(id, CONNECT, CONNECT, "connect", begin, ret);
 	ALLOW(ret, "connect", EINVAL, EADDRINUSE);
+	ST_CHECK(ret != EINVAL || !ready || st_get(&b->ending), "connect: EINVAL of an id that knows its route");
 }
 
 static void accept_id(struct st_thread *t, struct st_id *id)
@@ -225,7 +229,8 @@ static void reject_id(struct st_id *id)
 	st_add(&id->tried[REJECT], 1);
 	ret = PUT(id->file, REJECT, cmd);
 	record(id, REJECT, ACCEPT, "reject", begin, ret);
-	ALLOW(ret, "reject", EINVAL, ECONNRESET);
+	if (ret != EINVAL || (id->passive && st_get(&id->tried[REJECT]) == 1 && !st_get(&id->tried[ACCEPT])))
+		ALLOW(ret, "reject", ECONNRESET);
 }
 
 static void disconnect_id(struct st_id *id)

@@ -538,15 +538,19 @@ static void test_request_gone(void **state)
 {
 	struct world *w = world_open(gen_of(state));
 	struct iwcm_id *server;
+	struct irdma_qp *qp;
 
 	w->hold = true;
 	start_listener(w, addr4(0x0a000002, PORT));
 	start_client(w, addr4(0x0a000002, PORT));
 	run_for(w, NSEC_PER_SEC);
 	server = w->t[SERVER].id;
+	assert_int_equal(rnic_qp_create(iwcm_id_device(server), &qp), 0);
 	assert_int_equal(iwcm_abort(w->t[CLIENT].id), 0);
 	while (port_wire_step(w->wire, loop_now(&w->loop) + NSEC_PER_SEC))
 		;
+	assert_int_equal(iwcm_set_qp(server, qp), -ECONNRESET);
+	rnic_qp_destroy(qp);
 	assert_int_equal(iwcm_accept(server, NULL), -ECONNRESET);
 	assert_int_equal(iwcm_reject(server, NULL, 0), -ECONNRESET);
 	pump(w);

@@ -9,9 +9,12 @@
 static int set_qp(struct cmdev_id *id, u32 number)
 {
 	struct irdma_device *iwdev = iwcm_id_device(id->cm);
-	struct irdma_qp *qp = iwdev ? shim_qp_find(iwdev, number) : NULL;
+	struct irdma_qp *qp;
 	int err;
 
+	if (!iwdev)
+		return -ENODEV; /* it is over */
+	qp = shim_qp_find(iwdev, number);
 	if (!qp)
 		return -EINVAL;
 	err = iwcm_set_qp(id->cm, qp); /* before ESTABLISHED can come: programs post at once */
@@ -96,7 +99,7 @@ static int accept_done(struct cmdev_id *id, u64 uid, int err)
 		cmdev_id_set_state(id, CMDEV_REQUEST);
 		id->gone |= !TAILQ_EMPTY(&id->parked);
 		cmdev_events_free(&id->parked);
-		err = id->gone ? -ECONNRESET : err;
+		err = id->gone || err == -ENODEV ? -ECONNRESET : err;
 	} else {
 		id->uid = uid;
 		cmdev_id_set_state(id, CMDEV_ACCEPTED);
