@@ -402,6 +402,22 @@ static void request_over(struct iwcm_id *id, int status, enum cm_cause cause)
 	iwcm_held_put(&h);
 }
 
+/* The CM has one word for a QP that was used before, and for a listener that another thread has just destroyed, which resets the peer. */
+static int why_not_accepted(struct iwcm_dev *dev, u32 qpn, int err)
+{
+	struct rnic_qp_info info = { .state = RNIC_QP_IDLE };
+	struct irdma_qp *qp;
+
+	if (err != -EINVAL)
+		return err;
+	qp = rnic_qp_find(dev->iwdev, qpn);
+	if (qp) { /* else the id's own, which has ended with it */
+		rnic_qp_query(qp, &info);
+		rnic_qp_put(qp);
+	}
+	return info.state == RNIC_QP_IDLE ? -ECONNRESET : err;
+}
+
 static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
 {
 	struct iwcm_dev *dev;
@@ -410,6 +426,8 @@ static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
 	if (err)
 		return err;
 	err = irdma_accept(&id->cm, p);
+	if (err)
+		err = why_not_accepted(dev, p->qpn, err);
 	if (err)
 		request_over(id, err, err == -ECONNRESET ? CM_CAUSE_RESET : CM_CAUSE_NO_RESOURCES);
 	else if (unlikely(iwcm_dev_gone(dev)))
@@ -426,7 +444,8 @@ static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
  * ESTABLISHED comes as an event.
  *
  * Return: 0; -EINVAL: no pending request, or too much private data; -ENOMEM, -ENOSPC: no queue pair. After these the
- * request still waits for an answer. Any other error (-ECONNRESET: the peer gave up) ended it: CLOSED comes.
+ * request still waits for an answer. Any other error (-ECONNRESET: the peer gave up, or the listener is being destroyed) ended it: CLOSED comes. So does -EINVAL
+ * for a queue pair of iwcm_set_qp() that was connected before.
  */
 int iwcm_accept(struct iwcm_id *id, const struct iwcm_conn_param *param)
 {
