@@ -60,6 +60,11 @@ sim: ## 20 seeds of 100,000 connections under loss, reordering, duplication and 
 	scripts/build.sh $(BUILD)
 	scripts/sim.sh $(BUILD)
 
+.PHONY: stress
+stress: ## threads: all verbs and CM calls on shared objects, interleavings shaken, with TSan and ASan (SEEDS, SEED, STRESS_SECONDS, TESTS)
+	scripts/deps.sh build check
+	scripts/stress.sh $(BUILD)
+
 install: all man ## install under $(DESTDIR)$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 	for page in $(BUILD)/man/*.[1-9]; do \

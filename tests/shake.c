@@ -34,7 +34,7 @@
 #define RANKS BIT(2)
 #define CHANGE_EVERY 2000u      /* synchronisations between two falls, on average */
 #define AT_WORK_NS (200 * NSEC_PER_USEC) /* a thread that has synchronised since then is */
-#define WAIT_ROUNDS 20u
+#define WAIT_ROUNDS 10u
 
 extern const char __executable_start[];
 
@@ -165,7 +165,7 @@ static void shake(const void *where)
 	noise();
 	if (how & SITES)
 		site(where);
-	if (how & RANKS && draw() % 8 == 0)
+	if (how & RANKS && draw() % 24 == 0)
 		rank();
 	me.inside = false;
 	errno = saved;

@@ -91,8 +91,8 @@ static inline void st_check_destroy(const struct st_obj *o, const char *call, u3
 #define ST_CQS 6u
 #define ST_SRQS 3u
 #define ST_MRS 8u
-#define ST_QPS 20u
-#define ST_IDS 40u
+#define ST_QPS 40u
+#define ST_IDS 48u
 #define ST_FILES 3u
 #define ST_MSGS 32u         /* of one thread on one QP */
 #define ST_BYTES 256u       /* of a message at most */
@@ -109,6 +109,7 @@ struct st_cq {
 
 /* A life of a CQ with a channel, as the channel's events know it. Never freed. */
 struct st_notify {
+	struct st_notify *next;
 	u64 gone_ns;              /* atomic; 0: it lives */
 	u32 events;               /* atomic */
 };
@@ -152,6 +153,7 @@ struct st_book {
 	u32 adds, added[256];     /* FetchAdd on our counter: posted by the peer; results that were seen */
 	bool bulked[ST_WORKERS];  /* the thread's own */
 	u32 orphan;               /* its id is gone; atomic */
+	u32 ending;               /* it is being destroyed, or moved to ERR before; atomic */
 	u32 busy[ST_WORKERS];     /* a Read or atomic of the thread is under way; atomic */
 	/* when the send and receive queues complete to serial queues */
 	int last_sent[ST_WORKERS], last_seen[ST_WORKERS];

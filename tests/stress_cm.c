@@ -19,7 +19,7 @@
 #define MAGIC 0x57AE55u
 #define EVENTS 16u
 
-enum call { BIND, LISTEN, RESOLVE, ROUTE, CONNECT, ACCEPT, REJECT, CALLS };
+enum call { BIND, LISTEN, RESOLVE, ROUTE, CONNECT, ACCEPT, REJECT, DISCONNECT, CALLS };
 
 struct st_id {
 	struct st_obj o;       /* .p: it is there */
@@ -38,6 +38,7 @@ static struct {
 	int fd;
 	pthread_mutex_t fetch;
 } files[ST_FILES];
+static u32 live;               /* atomic: ids that are there */
 static u16 ports[LISTENERS];   /* atomic; in network order, 0: not known */
 
 struct greeting {
@@ -138,13 +139,15 @@ static void resolve(struct st_id *id, __be16 port)
 static void route(struct st_id *id)
 {
 	struct rdma_ucm_resolve_route cmd = { .id = id->number, .timeout_ms = 2000 };
+	bool resolved = st_get(&id->ev[CMDEV_ADDR_RESOLVED_EV]), first = !st_add(&id->tried[ROUTE], 1);
 	u64 begin = st_now();
-	int ret;
+	int ret = PUT(id->file, RESOLVE_ROUTE, cmd);
 
-	st_add(&id->tried[ROUTE], 1);
-	ret = PUT(id->file, RESOLVE_ROUTE, cmd);
 	record(id, ROUTE, ROUTE, "resolve_route", begin, ret);
-	ALLOW(ret, "resolve_route", EINVAL);
+	if (!(resolved && first))
+		ALLOW(ret, "resolve_route", EINVAL);
+	else
+		ST_CHECK(!ret || st_get(&id->tried[ROUTE]) > 1, "resolve_route: %d of an id that was resolved", ret);
 }
 
 static struct rdma_ucm_conn_param param(const struct st_book *b)
@@ -180,6 +183,7 @@ static void connect_id(struct st_thread *t, struct st_id *id)
 {
 	struct rdma_ucm_connect cmd = { .id = id->number };
 	struct st_book *b = own_book(id) || id->passive ? NULL : st_qp_make(t);
+	bool ready = st_get(&id->ok[ROUTE]);
 	u64 begin;
 	int ret;
 
@@ -195,6 +199,7 @@ static void connect_id(struct st_thread *t, struct st_id *id)
 	ret = PUT(id->file, CONNECT, cmd);
 	record(id, CONNECT, CONNECT, "connect", begin, ret);
 	ALLOW(ret, "connect", EINVAL, EADDRINUSE);
+	ST_CHECK(ret != EINVAL || !ready || st_get(&b->ending), "connect: EINVAL of an id that knows its route");
 }
 
 static void accept_id(struct st_thread *t, struct st_id *id)
@@ -210,24 +215,32 @@ static void accept_id(struct st_thread *t, struct st_id *id)
 	begin = st_now();
 	ret = PUT(id->file, ACCEPT, cmd);
 	record(id, ACCEPT, REJECT, "accept", begin, ret);
-	ALLOW(ret, "accept", EINVAL, ECONNRESET, ECONNABORTED, ENOTCONN, EPIPE, ETIMEDOUT);
+	/* EINVAL: it is no request, or another thread had answered it, or had destroyed the queue pair, or moved it on. */
+	if (ret != EINVAL || !(!id->passive || st_get(&id->tried[REJECT]) || st_get(&id->tried[DISCONNECT]) || st_get(&b->ending)))
+		ALLOW(ret, "accept", ECONNRESET);
 }
 
 static void reject_id(struct st_id *id)
 {
 	struct rdma_ucm_reject cmd = { .id = id->number, .private_data_len = 1, .private_data = "n" };
 	u64 begin = st_now();
-	int ret = PUT(id->file, REJECT, cmd);
+	int ret;
 
+	st_add(&id->tried[REJECT], 1);
+	ret = PUT(id->file, REJECT, cmd);
 	record(id, REJECT, ACCEPT, "reject", begin, ret);
-	ALLOW(ret, "reject", EINVAL, ECONNRESET, ENOTCONN, EPIPE, ETIMEDOUT);
+	if (ret != EINVAL || (id->passive && st_get(&id->tried[REJECT]) == 1 && !st_get(&id->tried[ACCEPT])))
+		ALLOW(ret, "reject", ECONNRESET);
 }
 
 static void disconnect_id(struct st_id *id)
 {
 	struct rdma_ucm_disconnect cmd = { .id = id->number };
 	u64 begin = st_now();
-	int ret = PUT(id->file, DISCONNECT, cmd);
+	int ret;
+
+	st_add(&id->tried[DISCONNECT], 1);
+	ret = PUT(id->file, DISCONNECT, cmd);
 
 	st_log(begin, "disconnect", slot_of(id), id->number, ret);
 	ST_CHECK(ret == 0 || (ret == EINVAL && !st_get(&id->ev[CMDEV_ESTABLISHED_EV])), "disconnect: %d of an id that was established", ret);
@@ -286,6 +299,7 @@ static void begin_life(struct st_id *id, u32 number, u32 file, bool passive)
 	id->passive = passive;
 	id->loose = is_loose(file);
 	id->o.p = id;
+	st_add(&live, 1);
 }
 
 static void create(struct st_thread *t, struct st_id *id)
@@ -319,6 +333,7 @@ static void destroy(struct st_id *id)
 	if (b)
 		orphan(b);
 	id->o.p = NULL;
+	st_sub(&live, 1);
 }
 
 static void migrate(struct st_thread *t, struct st_id *id)
@@ -558,7 +573,7 @@ static void churn_listener(struct st_thread *t)
 static void new_connection(struct st_thread *t)
 {
 	__be16 port = __atomic_load_n(&ports[st_below(t, LISTENERS)], __ATOMIC_RELAXED);
-	struct st_id *id = port ? take_free(t) : NULL;
+	struct st_id *id = port && st_get(&live) < ST_IDS / 2 ? take_free(t) : NULL; /* the other half is for who answers */
 
 	if (!id)
 		return;
@@ -589,8 +604,7 @@ static void meddle_with(struct st_thread *t, struct st_id *id)
 			reject_id(id);
 		break;
 	case 5:
-	case 6:
-		if (slot_of(id) >= LISTENERS)
+		if (slot_of(id) >= LISTENERS && st_one_in(t, 3))
 			disconnect_id(id);
 		break;
 	case 7:
@@ -621,15 +635,22 @@ static void meddle(struct st_thread *t)
 static void reap(struct st_thread *t)
 {
 	struct st_id *id = &ids[LISTENERS + st_below(t, ST_IDS - LISTENERS)];
-	bool any = st_one_in(t, 40);
+	bool any = st_one_in(t, 60);
+	struct st_book *b;
+	u32 life = 0;
 
 	if (!st_take(&id->o))
 		return;
-	if (id->o.p && !any && st_one_in(t, 4))
+	b = own_book(id);
+	if (id->o.p && !any && st_one_in(t, 4)) {
 		migrate(t, id);
-	else if (id->o.p && (any || st_get(&id->over) || (!id->passive && !own_book(id) && st_one_in(t, 8))))
+	} else if (id->o.p && (any || st_get(&id->over) || (!b && st_one_in(t, 8)))) {
 		destroy(id);
+		life = id->book_life;
+	}
 	st_done(&id->o);
+	if (b && life)
+		st_qp_end(t, b->index, life);
 }
 
 void st_cm(struct st_thread *t)

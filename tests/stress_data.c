@@ -263,6 +263,7 @@ static void end_locked(struct st_thread *t, struct st_qp *q)
 	u64 begin;
 	int ret;
 
+	st_add(&b->ending, 1);
 	if (st_one_in(t, 3))
 		drain(t, q);
 	else if (st_one_in(t, 3))
@@ -286,7 +287,7 @@ static void end_locked(struct st_thread *t, struct st_qp *q)
 void st_qp_reap(struct st_thread *t)
 {
 	struct st_qp *q = &st.qp[st_below(t, ST_QPS)];
-	bool any = st_one_in(t, 200);
+	bool any = st_one_in(t, 400);
 
 	if (!st_take(&q->o))
 		return;
@@ -541,7 +542,7 @@ static void op_blind_write(struct order *o)
 {
 	u32 n = st_below(o->t, ST_MRS);
 
-	if (!st_one_in(o->t, 12))
+	if (!st_one_in(o->t, 30))
 		return;
 	o->wr = (struct ibv_send_wr){ .opcode = IBV_WR_RDMA_WRITE };
 	o->sge = (struct ibv_sge){ .addr = (uintptr_t)o->q->mem->bulk_out, .length = 4096, .lkey = st.arena[o->b->pd_n]->lkey };
@@ -576,7 +577,7 @@ static void op_modify(struct order *o)
 	enum ibv_qp_state to = st_one_in(o->t, 2) ? IBV_QPS_SQD : IBV_QPS_ERR;
 	int ret;
 
-	if (!st_one_in(o->t, 8))
+	if (!st_one_in(o->t, 30))
 		return;
 	ret = modify(o->q, to);
 	ST_CHECK(!ret, "modify_qp to %d: %d", to, ret);

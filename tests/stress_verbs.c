@@ -112,6 +112,17 @@ void *st_channel_thread(void *arg)
 
 /* ---- completion queues ---- */
 
+static struct st_notify *notifies; /* all there were */
+
+static struct st_notify *notify_new(void)
+{
+	struct st_notify *n = calloc(1, sizeof(*n));
+
+	ST_CHECK(n, "no memory");
+	n->next = __atomic_exchange_n(&notifies, n, __ATOMIC_RELAXED);
+	return n;
+}
+
 static void cq_make(struct st_thread *t, struct st_cq *cq, u32 n)
 {
 	struct st_obj *channel = st_one_in(t, 3) ? NULL : &st.channel[st_below(t, ST_CHANNELS)];
@@ -120,7 +131,7 @@ static void cq_make(struct st_thread *t, struct st_cq *cq, u32 n)
 	if (channel && !st_use(channel))
 		channel = NULL;
 	cq->channel = channel;
-	cq->notify = calloc(1, sizeof(*cq->notify));
+	cq->notify = notify_new();
 	if (channel)
 		st_child_begins(channel);
 	cq->o.p = ibv_create_cq(st.ctx, 4096, cq->notify, channel ? channel->p : NULL, 0);

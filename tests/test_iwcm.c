@@ -533,8 +533,8 @@ static void test_rejected(void **state)
 	world_close(w);
 }
 
-/* The client has gone, and the server answers before it has heard of that: it must not take it for a mistake of its own. */
-static void test_request_gone(void **state)
+/* So with a listener that is destroyed, which resets the client: the request has ended when it is accepted. */
+static void test_listener_gone(void **state)
 {
 	struct world *w = world_open(gen_of(state));
 	struct iwcm_id *server;
@@ -544,9 +544,33 @@ static void test_request_gone(void **state)
 	start_client(w, addr4(0x0a000002, PORT));
 	run_for(w, NSEC_PER_SEC);
 	server = w->t[SERVER].id;
+	kill(w, LISTENER);
+	assert_int_equal(iwcm_accept(server, NULL), -ECONNRESET);
+	run_for(w, NSEC_PER_SEC);
+	EXPECT(w, SERVER, IWCM_EVENT_CONNECT_REQUEST, IWCM_EVENT_CLOSED);
+	assert_int_equal(w->t[SERVER].ev.status, -ECONNRESET);
+	assert_int_equal(iwcm_accept(server, NULL), -EINVAL);
+	world_close(w);
+}
+
+/* The client has gone, and the server answers before it has heard of that: it must not take it for a mistake of its own. */
+static void test_request_gone(void **state)
+{
+	struct world *w = world_open(gen_of(state));
+	struct iwcm_id *server;
+	struct irdma_qp *qp;
+
+	w->hold = true;
+	start_listener(w, addr4(0x0a000002, PORT));
+	start_client(w, addr4(0x0a000002, PORT));
+	run_for(w, NSEC_PER_SEC);
+	server = w->t[SERVER].id;
+	assert_int_equal(rnic_qp_create(iwcm_id_device(server), &qp), 0);
 	assert_int_equal(iwcm_abort(w->t[CLIENT].id), 0);
 	while (port_wire_step(w->wire, loop_now(&w->loop) + NSEC_PER_SEC))
 		;
+	assert_int_equal(iwcm_set_qp(server, qp), -ECONNRESET);
+	rnic_qp_destroy(qp);
 	assert_int_equal(iwcm_accept(server, NULL), -ECONNRESET);
 	assert_int_equal(iwcm_reject(server, NULL, 0), -ECONNRESET);
 	pump(w);
@@ -1520,7 +1544,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BOTH(test_connect), BOTH(test_private_data), BOTH(test_ipv6), BOTH(test_wildcards), BOTH(test_vlan), BOTH(test_loopback),
 		BOTH(test_revision_1), BOTH(test_models),
-		BOTH(test_rejected), BOTH(test_request_gone), BOTH(test_refused), BOTH(test_no_answer), BOTH(test_no_reply),
+		BOTH(test_rejected), BOTH(test_request_gone), BOTH(test_listener_gone), BOTH(test_refused), BOTH(test_no_answer), BOTH(test_no_reply),
 		BOTH(test_abort), BOTH(test_abort_connecting),
 		BOTH(test_destroy_everywhere), BOTH(test_abort_everywhere), BOTH(test_destroy_listener_with_queue), BOTH(test_request_ends_with_listener),
 		BOTH(test_close_in_the_middle),

@@ -121,6 +121,7 @@ static struct iwcm_held on_close(struct iwcm_id *id, const struct iw_cm_event *e
 	on_disconnect(id, e);
 	if (!((UNANSWERED | BIT(IWCM_ID_DISCONNECTED)) & BIT(id->state)))
 		return (struct iwcm_held){ 0 };
+	id->peer_gone = request;
 	iwcm_id_set_state(id, IWCM_ID_CLOSED);
 	iwcm_post(id, IWCM_EVENT_CLOSED, status, e->neg.cause);
 	h = iwcm_id_take(id);
@@ -173,10 +174,13 @@ static int param_convert(const struct iwcm_conn_param *p, unsigned int revision,
 	return 0;
 }
 
-/* Why an id is not in the state that a call needs. A request whose peer gave up is CLOSED before its user has heard of it. */
+/*
+ * Why an id is not in the state that a call needs. A request whose peer gave up is CLOSED before its user has heard of it; a handler's user may answer just
+ * while the handler is being called.
+ */
 static int wrong_state(const struct iwcm_id *id, enum iwcm_id_state wanted)
 {
-	if (wanted == IWCM_ID_REQUEST && id->ev[IWCM_EVENT_CLOSED].queued)
+	if (wanted == IWCM_ID_REQUEST && id->peer_gone && (id->ctx->handler || id->ev[IWCM_EVENT_CLOSED].queued))
 		return -ECONNRESET;
 	return id->gone ? -ENODEV : -EINVAL;
 }
@@ -241,7 +245,7 @@ static int claim(struct iwcm_id *id, enum iwcm_id_state from, enum iwcm_id_state
  * For the next iwcm_connect() or iwcm_accept(); a QP that was given before is given back. The caller keeps its own reference; the id
  * has one until the connection is over.
  *
- * Return: 0; -EINVAL: another state, or another device.
+ * Return: 0; -EINVAL: another state, or another device; -ECONNRESET: the request's peer gave up; -ENODEV: its interface is gone.
  */
 int iwcm_set_qp(struct iwcm_id *id, struct irdma_qp *qp)
 {
@@ -251,7 +255,9 @@ int iwcm_set_qp(struct iwcm_id *id, struct irdma_qp *qp)
 	if (err)
 		return err;
 	iwcm_lock(id->ctx);
-	if ((BIT(IWCM_ID_RESOLVED) | BIT(IWCM_ID_REQUEST)) & BIT(id->state) && id->dev && id->dev->iwdev == qp->iwdev) {
+	if (!((BIT(IWCM_ID_RESOLVED) | BIT(IWCM_ID_REQUEST)) & BIT(id->state))) {
+		err = wrong_state(id, IWCM_ID_REQUEST);
+	} else if (id->dev && id->dev->iwdev == qp->iwdev) {
 		old = (struct iwcm_held){ .qp = id->qp, .qp_given = id->qp_given };
 		rnic_qp_hold(qp);
 		store_qp(id, &(struct iwcm_held){ .qp = qp, .qp_given = true });
@@ -396,6 +402,22 @@ static void request_over(struct iwcm_id *id, int status, enum cm_cause cause)
 	iwcm_held_put(&h);
 }
 
+/* The CM has one word for a QP that was used before, and for a listener that another thread has just destroyed, which resets the peer. */
+static int why_not_accepted(struct iwcm_dev *dev, u32 qpn, int err)
+{
+	struct rnic_qp_info info = { .state = RNIC_QP_IDLE };
+	struct irdma_qp *qp;
+
+	if (err != -EINVAL)
+		return err;
+	qp = rnic_qp_find(dev->iwdev, qpn);
+	if (qp) { /* else the id's own, which has ended with it */
+		rnic_qp_query(qp, &info);
+		rnic_qp_put(qp);
+	}
+	return info.state == RNIC_QP_IDLE ? -ECONNRESET : err;
+}
+
 static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
 {
 	struct iwcm_dev *dev;
@@ -404,6 +426,8 @@ static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
 	if (err)
 		return err;
 	err = irdma_accept(&id->cm, p);
+	if (err)
+		err = why_not_accepted(dev, p->qpn, err);
 	if (err)
 		request_over(id, err, err == -ECONNRESET ? CM_CAUSE_RESET : CM_CAUSE_NO_RESOURCES);
 	else if (unlikely(iwcm_dev_gone(dev)))
@@ -420,7 +444,8 @@ static int begin_accept(struct iwcm_id *id, struct iw_cm_conn_param *p)
  * ESTABLISHED comes as an event.
  *
  * Return: 0; -EINVAL: no pending request, or too much private data; -ENOMEM, -ENOSPC: no queue pair. After these the
- * request still waits for an answer. Any other error (-ECONNRESET: the peer gave up) ended it: CLOSED comes.
+ * request still waits for an answer. Any other error (-ECONNRESET: the peer gave up, or the listener is being destroyed) ended it: CLOSED comes. So does -EINVAL
+ * for a queue pair of iwcm_set_qp() that was connected before.
  */
 int iwcm_accept(struct iwcm_id *id, const struct iwcm_conn_param *param)
 {

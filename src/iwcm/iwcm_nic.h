@@ -32,7 +32,8 @@ void iwcm_set_observers(struct iwcm_ctx *ctx, struct port_capture *capture, void
 int iwcm_resolve_now(struct iwcm_id *id, const struct sockaddr *src, const struct sockaddr *dst, int *outcome);
 /*
  * The next iwcm_connect() or iwcm_accept() of @id uses this QP, which is on the id's device, instead of making one. The caller keeps it and its reference; the
- * id holds one of its own until the connection is over, and moves the QP to ERROR when the user gives the id up before that. 0, -EINVAL (wrong state, other device).
+ * id holds one of its own until the connection is over, and moves the QP to ERROR when the user gives the id up before that. 0, -EINVAL (wrong state, other device),
+ * -ECONNRESET (a request whose peer gave up), -ENODEV.
  */
 int iwcm_set_qp(struct iwcm_id *id, struct irdma_qp *qp);
 /* The id's NIC; NULL: none (yet), a wildcard, or gone. Stays valid while the caller has an iwcm_device_get() reference on it. */

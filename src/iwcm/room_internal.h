@@ -116,6 +116,7 @@ struct iwcm_id {
 	struct iwcm_info info;
 	bool gone;                     /* FAILED because its device went */
 	bool orphan;                   /* request that nobody fetched, of a listener that is destroyed: no event of it any more */
+	bool peer_gone;                /* a request's, before it was answered */
 	int end_status;                /* of a request whose peer gave up */
 	u8 *pdata;                     /* the peer's; goes up with the next event that may carry it */
 	u16 pdata_len;

@@ -285,7 +285,7 @@ static int bind_addr(struct cmdev_call *c, u32 number, const union addr *a)
 		return err;
 	if (!id->cm || a->sa.sa_family == AF_IB)
 		return cmdev_id_end(id, bind_ib(a));
-	if (id->state != CMDEV_IDLE)
+	if (!cmdev_id_in(id, BIT(CMDEV_IDLE)))
 		return cmdev_id_end(id, -EINVAL);
 	err = bind_cm(id, a);
 	if (!err)
@@ -455,7 +455,7 @@ static int option_afonly(struct cmdev_id *id, const u8 *value, u32 len)
 {
 	int on;
 
-	if (!is_flag(len) || (id->state != CMDEV_IDLE && id->state != CMDEV_BOUND))
+	if (!is_flag(len) || !cmdev_id_in(id, BIT(CMDEV_IDLE) | BIT(CMDEV_BOUND)))
 		return -EINVAL;
 	memcpy(&on, value, sizeof(on));
 	id->afonly = on;
@@ -521,7 +521,7 @@ static int listen_id(struct cmdev_id *id, u32 backlog)
 
 	if (!id->cm || id->qp_type != IBV_QPT_RC)
 		return -ENOSYS;
-	if (id->state == CMDEV_IDLE) {
+	if (cmdev_id_in(id, BIT(CMDEV_IDLE))) {
 		err = bind_cm(id, &any);
 		if (!err)
 			set_bound(id);

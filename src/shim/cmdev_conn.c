@@ -9,9 +9,12 @@
 static int set_qp(struct cmdev_id *id, u32 number)
 {
 	struct irdma_device *iwdev = iwcm_id_device(id->cm);
-	struct irdma_qp *qp = iwdev ? shim_qp_find(iwdev, number) : NULL;
+	struct irdma_qp *qp;
 	int err;
 
+	if (!iwdev)
+		return -ENODEV; /* it is over */
+	qp = shim_qp_find(iwdev, number);
 	if (!qp)
 		return -EINVAL;
 	err = iwcm_set_qp(id->cm, qp); /* before ESTABLISHED can come: programs post at once */
@@ -85,13 +88,18 @@ static void unpark(struct cmdev_id *id)
 	}
 }
 
-/* The uid, too, is the program's only if it accepted: events without one would be taken for pointers. */
-static void accept_done(struct cmdev_id *id, u64 uid, int err)
+/*
+ * The uid, too, is the program's only if it accepted: events without one would be taken for pointers. What came although accepting failed is that the peer
+ * gave up just now.
+ */
+static int accept_done(struct cmdev_id *id, u64 uid, int err)
 {
 	pthread_mutex_lock(&cmdev_lock);
 	if (err) {
 		cmdev_id_set_state(id, CMDEV_REQUEST);
+		id->gone |= !TAILQ_EMPTY(&id->parked);
 		cmdev_events_free(&id->parked);
+		err = id->gone || err == -ENODEV ? -ECONNRESET : err;
 	} else {
 		id->uid = uid;
 		cmdev_id_set_state(id, CMDEV_ACCEPTED);
@@ -100,6 +108,7 @@ static void accept_done(struct cmdev_id *id, u64 uid, int err)
 		unpark(id);
 	}
 	cmdev_unlock(id->file);
+	return err;
 }
 
 static int accept_id(struct cmdev_id *id, const struct rdma_ucm_accept *cmd)
@@ -115,8 +124,7 @@ static int accept_id(struct cmdev_id *id, const struct rdma_ucm_accept *cmd)
 	err = set_qp(id, cmd->conn_param.qp_num);
 	if (!err)
 		err = iwcm_accept(id->cm, &p);
-	accept_done(id, cmd->uid, err);
-	return err && id->gone ? -ECONNRESET : err;
+	return accept_done(id, cmd->uid, err);
 }
 
 int cmdev_accept(struct cmdev_call *c)
@@ -148,12 +156,7 @@ int cmdev_reject(struct cmdev_call *c)
 /* librdmacm may ask twice, and after the peer has: that is no error. A connection that is not up yet is given up. */
 static int disconnect_id(struct cmdev_id *id)
 {
-	enum cmdev_state state;
-
-	pthread_mutex_lock(&cmdev_lock);
-	state = id->state;
-	pthread_mutex_unlock(&cmdev_lock);
-	if (!(HAD_PEER & BIT(state)))
+	if (!cmdev_id_in(id, HAD_PEER))
 		return -EINVAL;
 	if (iwcm_disconnect(id->cm) == -ENOTCONN)
 		iwcm_abort(id->cm);
@@ -174,7 +177,7 @@ int cmdev_notify(struct cmdev_call *c)
 	struct cmdev_id *id;
 	int err = cmdev_id_begin(c->file, c->cmd.notify.id, &id);
 
-	return err ? err : cmdev_id_end(id, HAD_PEER & BIT(id->state) ? 0 : -EINVAL);
+	return err ? err : cmdev_id_end(id, cmdev_id_in(id, HAD_PEER) ? 0 : -EINVAL);
 }
 
 /* ---- multicast, which needs datagrams and a network that has groups ---- */

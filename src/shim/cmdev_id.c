@@ -180,6 +180,16 @@ int cmdev_id_step(struct cmdev_id *id, u32 from, enum cmdev_state to)
 	return err;
 }
 
+bool cmdev_id_in(struct cmdev_id *id, u32 mask)
+{
+	bool in;
+
+	pthread_mutex_lock(&cmdev_lock);
+	in = mask & BIT(id->state);
+	pthread_mutex_unlock(&cmdev_lock);
+	return in;
+}
+
 /* ---- the end ---- */
 
 /* Events of @id and, if it listens, the requests in them. */

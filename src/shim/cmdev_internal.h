@@ -78,7 +78,7 @@ struct cmdev_id {
 	u64 uid;                       /* librdmacm's; 0: a request that was not accepted yet */
 	u32 refs;                      /* the table's, and commands' that wait for @call */
 	pthread_mutex_t call;          /* one command at a time, for the whole command; never taken by the handler */
-	enum cmdev_state state;
+	enum cmdev_state state;        /* cmdev_lock, with these: */
 	bool dying;                    /* out of the table */
 	bool gone;                     /* a request whose peer gave up */
 	bool bound;
@@ -114,6 +114,8 @@ int cmdev_id_begin(struct cmdev_file *f, u32 number, struct cmdev_id **out);   /
 int cmdev_id_end(struct cmdev_id *id, int ret);                                /* returns @ret */
 /* A step under the lock, if the id is in one of the states of the mask @from (BIT(CMDEV_...)); -EINVAL. */
 int cmdev_id_step(struct cmdev_id *id, u32 from, enum cmdev_state to);
+/* Is it in one of the states of @mask? Events move it at any time. */
+bool cmdev_id_in(struct cmdev_id *id, u32 mask);
 void cmdev_id_free(struct cmdev_id *id);                                       /* in no table, iwcm has none for it */
 /* Locked. Out of the table and its file, its events out of the queue; it and the ids of requests nobody fetched go to @dead. */
 void cmdev_id_detach(struct cmdev_id *id, struct cmdev_id_list *dead);

@@ -24,7 +24,7 @@
  * A thread that is cancelled in a system call of the NIC's would leave the NIC's locks taken, and the process would stand still. pthread_cancel() therefore waits until the call is
  * over, or until it waits for an event without locks. First in each function that programs call and that goes further than the shim's own memory.
  */
-#define SHIM_UNCANCELLED int cancel_state __attribute__((cleanup(shim_cancel_restore))) = shim_cancel_disable()
+#define SHIM_UNCANCELLED int cancel_state __attribute__((unused, cleanup(shim_cancel_restore))) = shim_cancel_disable()
 
 static inline int shim_cancel_disable(void)
 {
