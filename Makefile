@@ -26,7 +26,11 @@ check: ## install what is missing, build three ways, run all tests and checks
 	scripts/check.sh $(BUILD)
 
 ifneq ($(wildcard tests/siw/run.sh),)
-check-siw: ## connect to and from the kernel's siw driver in a guest
+.PHONY: check-siw-data
+check-siw: ## the kernel's siw driver in a guest as the peer: every form of connection, and a choice of programs that move data
+check-siw-data: ## the same with every program in every form
+check-siw-data: export SIW_DATA = all
+check-siw check-siw-data:
 	scripts/deps.sh build siw
 	scripts/build.sh $(BUILD)
 	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/run.sh
@@ -75,4 +79,4 @@ clean: ## remove build/
 	rm -rf $(BUILD)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20

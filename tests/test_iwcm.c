@@ -29,6 +29,7 @@ struct track {
 	unsigned int count[IWCM_EVENT_DEVICE_REMOVED + 1];
 	enum iwcm_event_type last;
 	struct iwcm_event ev;     /* last one */
+	int how;                  /* status of DISCONNECTED */
 	unsigned int total;
 };
 
@@ -173,6 +174,8 @@ static void note(struct track *t, const struct iwcm_event *ev)
 	t->count[ev->type]++;
 	t->total++;
 	t->last = ev->type;
+	if (ev->type == IWCM_EVENT_DISCONNECTED)
+		t->how = ev->status;
 	t->ev = *ev;
 }
 
@@ -650,6 +653,58 @@ static void test_abort(void **state)
 	run_for(w, 10 * NSEC_PER_SEC);
 	EXPECT(w, CLIENT, IWCM_EVENT_RESOLVED, IWCM_EVENT_ESTABLISHED, IWCM_EVENT_DISCONNECTED, IWCM_EVENT_CLOSED);
 	EXPECT(w, SERVER, IWCM_EVENT_CONNECT_REQUEST, IWCM_EVENT_ESTABLISHED, IWCM_EVENT_DISCONNECTED, IWCM_EVENT_CLOSED);
+	world_close(w);
+}
+
+/* A program's QP, as the shim's users have it. */
+struct own_qp {
+	struct rnic_pd *pd;
+	struct rnic_cq *cq;
+	struct irdma_qp *qp;
+};
+
+static void own_qp_open(struct own_qp *o, struct irdma_device *iwdev)
+{
+	struct rnic_cq_attr ca = { .cqe = 8 };
+	struct rnic_qp_attr qa = { .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+
+	assert_int_equal(rnic_pd_create(iwdev, &o->pd), 0);
+	assert_int_equal(rnic_cq_create(iwdev, &ca, &o->cq), 0);
+	qa.pd = o->pd;
+	qa.send_cq = qa.recv_cq = o->cq;
+	assert_int_equal(rnic_qp_create_verbs(iwdev, &qa, &o->qp), 0);
+}
+
+static void own_qp_close(struct own_qp *o)
+{
+	assert_int_equal(rnic_cq_destroy(o->cq), 0);
+	assert_int_equal(rnic_pd_destroy(o->pd), 0);
+}
+
+/* Programs destroy their QP and then the id right behind their last Send. The FIN and what is ahead of it are sent until the peer has them; a reset would be lost, or overtake them. */
+static void test_destroy_qp_then_id(void **state)
+{
+	struct world *w = world_open(gen_of(state));
+	struct own_qp own;
+
+	w->linger = w->hold = true;
+	start_listener(w, addr4(0x0a000002, PORT));
+	start_client(w, addr4(0x0a000002, PORT));
+	run_for(w, NSEC_PER_SEC);
+	own_qp_open(&own, iwcm_id_device(w->t[SERVER].id));
+	assert_int_equal(iwcm_set_qp(w->t[SERVER].id, own.qp), 0);
+	assert_int_equal(iwcm_accept(w->t[SERVER].id, &w->accept), 0);
+	run_for(w, NSEC_PER_SEC);
+	wire_down(w, true); /* what leaves now has to be sent again */
+	rnic_qp_destroy(own.qp);
+	kill(w, SERVER);
+	run_for(w, NSEC_PER_SEC / 10);
+	wire_down(w, false);
+	run_for(w, 10 * NSEC_PER_SEC);
+	EXPECT(w, CLIENT, IWCM_EVENT_RESOLVED, IWCM_EVENT_ESTABLISHED, IWCM_EVENT_DISCONNECTED, IWCM_EVENT_CLOSED);
+	assert_int_equal(w->t[CLIENT].how, 0);
+	run_for(w, 300 * NSEC_PER_SEC); /* until the CM has no hold of the QP */
+	own_qp_close(&own);
 	world_close(w);
 }
 
@@ -1545,7 +1600,7 @@ int main(void)
 		BOTH(test_connect), BOTH(test_private_data), BOTH(test_ipv6), BOTH(test_wildcards), BOTH(test_vlan), BOTH(test_loopback),
 		BOTH(test_revision_1), BOTH(test_models),
 		BOTH(test_rejected), BOTH(test_request_gone), BOTH(test_listener_gone), BOTH(test_refused), BOTH(test_no_answer), BOTH(test_no_reply),
-		BOTH(test_abort), BOTH(test_abort_connecting),
+		BOTH(test_abort), BOTH(test_destroy_qp_then_id), BOTH(test_abort_connecting),
 		BOTH(test_destroy_everywhere), BOTH(test_abort_everywhere), BOTH(test_destroy_listener_with_queue), BOTH(test_request_ends_with_listener),
 		BOTH(test_close_in_the_middle),
 		BOTH(test_handler), BOTH(test_handler_destroys_request),

@@ -588,7 +588,8 @@ void iwcm_conn_abandon(struct iwcm_id *id, enum iwcm_id_state prev, struct iwcm_
 
 	if (prev == IWCM_ID_REQUEST)
 		irdma_reject(&id->cm, NULL, 0);
-	if (h->qp && h->qp_given && under_way & BIT(prev))
+	/* Its user may have destroyed the QP just now, which ends the stream in order: a reset would take away what is still under way. */
+	if (h->qp && h->qp_given && under_way & BIT(prev) && !rnic_qp_fin_is_out(h->qp))
 		rnic_qp_modify(h->qp, RNIC_QP_ERROR); /* -EINVAL: it has ended by itself */
 	iwcm_held_put_qp(h);
 	if (under_way & BIT(prev))

@@ -43,6 +43,9 @@ guest_boots=0
 # What guest_add has added to its root file system.
 guest_addition=
 declare -A guest_port
+# The connection to its agent.
+control_fd=
+command_number=0
 # What guest_siw has set.
 declare -A siw_parameter
 
@@ -179,6 +182,7 @@ guest_launch() {
 	for port in "${SIW_PORTS[@]}"; do
 		guest_port[$port]=$(free_port)
 	done
+	control_close
 	guest_boots=$((guest_boots + 1))
 	guest_console=$siw_tmp/console-$guest_boots.log
 	guest_pcap=$siw_tmp/wire-$guest_boots.pcap
@@ -251,6 +255,7 @@ siw_exit() {
 guest_stop() {
 	local pid=$guest_pid
 	guest_pid=
+	control_close
 	[ -n "$pid" ] || return 0
 	kill "$pid" 2>/dev/null || true
 	# qemu writes the end of the capture when it gets SIGTERM; if it hangs, it loses that.
@@ -264,22 +269,55 @@ guest_stop() {
 	wait "$watchdog" 2>/dev/null || true
 }
 
+# The guest's agent takes commands from one connection, which is made when the first command is given.
+control_open() {
+	local control
+	control=$(guest_endpoint 9)
+	{ exec {control_fd}<>"/dev/tcp/${control/://}"; } 2>/dev/null || control_fd=
+	[ -n "$control_fd" ]
+}
+
+control_close() {
+	[ -z "$control_fd" ] || exec {control_fd}>&-
+	control_fd=
+}
+
+# A command's output up to its status line, which bears the command's number. What comes before another command's status line is left over from
+# that one. Looks every second whether there still is a guest.
+control_answer() {
+	local number=$1 end=$((SECONDS + SIW_RUN_SEC)) line='' part lines=() status
+	while :; do
+		status=0
+		IFS= read -r -t 1 -u "$control_fd" part || status=$?
+		line+=$part
+		if [ $status -gt 128 ] && [ $SECONDS -lt $end ] && guest_alive; then
+			continue
+		fi
+		[ $status -eq 0 ] || return 255
+		[[ $line != "status $number "* ]] || break
+		lines+=("$line")
+		[[ $line != "status "* ]] || lines=()
+		line=''
+	done
+	# The agent begins a new line for the status, which leaves an empty one behind output that has ended its last line.
+	if [ ${#lines[@]} -gt 0 ] && [ -z "${lines[-1]}" ]; then
+		unset 'lines[-1]'
+	fi
+	[ ${#lines[@]} -eq 0 ] || printf '%s\n' "${lines[@]}"
+	return "${line##* }"
+}
+
 # guest_run CMD...: 255 if the guest gave no answer within SIW_RUN_SEC.
 guest_run() {
-	local control output status
-	control=$(guest_endpoint 9)
-	output=$(
-		exec 2>/dev/null
-		exec 3<>"/dev/tcp/${control/://}" || exit
-		printf '%s\n' "$(printf '%s' "$*" | base64 -w 0)" >&3
-		timeout "$SIW_RUN_SEC" cat <&3
-	) || return 255
-	status=${output##*$'\n'}
-	[[ $status == "status "* ]] || return 255
-	output=${output%$'\n'*}
-	output=${output%$'\n'}
-	[ -z "$output" ] || printf '%s\n' "$output"
-	return "${status#status }"
+	local command number status=0
+	printf -v command %q "$*"
+	command_number=$((command_number + 1))
+	number=$BASHPID.$command_number
+	[ -n "$control_fd" ] || control_open || return 255
+	# In a subshell, which may die of a connection that the guest has reset.
+	(printf '%s %s\n' "$number" "$command" >&"$control_fd") && control_answer "$number" || status=$?
+	[ $status -lt 128 ] || control_close
+	return "$status"
 }
 
 # The program gets a session of its own, for guest_kill to end all of it.
