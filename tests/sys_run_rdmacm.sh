@@ -124,6 +124,9 @@ ucmatose_pair 'that migrates its ids' '-m -c 5' '-m -c 5'
 ucmatose_pair 'with a type of service' '' '-t 8'
 ucmatose_pair 'with messages of 64 KiB' '-S 65536 -c 2' '-S 65536 -c 2'
 ucmatose_pair 'over IPv6' '' '' ::1
+run_options=(--model cs) # its server speaks first, to a client that waits
+ucmatose_pair 'in the client-server model' '' ''
+run_options=()
 
 # ---- cmtime ----
 

@@ -494,18 +494,23 @@ static void responder_waits_for_the_rtr(void **state)
 	}
 }
 
-/* Client-server: nothing of the responder's goes out before the initiator's first FPDU, or, if that keeps silent, a tenth of a second. */
+/*
+ * Client-server: nothing of the responder's goes out before the initiator's first FPDU, or, if that keeps silent, a tenth of a second; longer if the
+ * responder was told to wait.
+ */
 static void responder_waits_for_the_first_fpdu(void **state)
 {
-	for (int speaks = 0; speaks < 2; speaks++) {
+	for (int mode = 0; mode < 3; mode++) {
 		struct pair_options o = { .port = PAIR_WIRE };
+		bool waits = mode == 2, speaks = mode != 1;
 
 		pair_open(&pair, &o);
+		B->dev->responder_waits = waits;
 		assert_int_equal(pair_recv(A, 1, 0, 100), 0);
 		assert_int_equal(pair_recv(B, 2, 0, 100), 0);
 		pair_connect(&pair);
 		assert_int_equal(pair_send(B, 3, IBV_WR_SEND, 0, 100, NULL, 0, IBV_SEND_SIGNALED), 0);
-		port_wire_run(pair.wire, loop_now(&pair.loop) + 90 * NSEC_PER_MSEC);
+		port_wire_run(pair.wire, loop_now(&pair.loop) + (waits ? 3600 * NSEC_PER_SEC : 90 * NSEC_PER_MSEC));
 		assert_int_equal(B->qp->tx_bytes, 0);
 		pair_no_wc(B->scq);
 		if (speaks) {

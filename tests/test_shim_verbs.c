@@ -957,8 +957,9 @@ static bool no_crc(const struct shim_options *o) { return !o->conn.crc; }
 static bool markers(const struct shim_options *o) { return o->conn.markers; }
 static bool ifaces(const struct shim_options *o) { return !strcmp(o->ifaces, "lo,eth0"); }
 static bool pcap(const struct shim_options *o) { return !strcmp(o->pcap, "/tmp/x"); }
+static bool waits(const struct shim_options *o) { return o->responder_waits; }
 static bool stats(const struct shim_options *o) { return o->stats; }
-static bool defaults(const struct shim_options *o) { return is_default(&o->conn) && !*o->ifaces && !*o->pcap && !o->stats; }
+static bool defaults(const struct shim_options *o) { return is_default(&o->conn) && !*o->ifaces && !*o->pcap && !o->stats && !o->responder_waits; }
 
 /* They are read once in a process's life: each case has a process. What is wrong leaves the default. */
 static void test_options(void **state)
@@ -968,6 +969,7 @@ static void test_options(void **state)
 		{ "UWARP_MODEL", "client-server", client_server }, { "UWARP_MODEL", "cs", client_server }, { "UWARP_MODEL", "peer", defaults },
 		{ "UWARP_RTR", "send,read", rtr_send_read }, { "UWARP_RTR", "send,", defaults }, { "UWARP_RTR", "sends", defaults },
 		{ "UWARP_CRC", "0", no_crc }, { "UWARP_CRC", "00", defaults }, { "UWARP_MARKERS", "1", markers }, { "UWARP_IFACES", "lo,eth0", ifaces },
+		{ "UWARP_RESPONDER_WAITS", "1", waits }, { "UWARP_RESPONDER_WAITS", "true", defaults },
 		{ "UWARP_PCAP", "/tmp/x", pcap }, { "UWARP_STATS", "1", stats }, { "UWARP_STATS", "yes", defaults },
 	};
 	int status;

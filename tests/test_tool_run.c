@@ -29,7 +29,7 @@ void tool_error(const char *fmt, ...)
 /* ---- options ---- */
 
 static const char *const variables[] = {
-	SHIM_ENV_MPA_REVISION, SHIM_ENV_MODEL, SHIM_ENV_RTR, SHIM_ENV_CRC, SHIM_ENV_MARKERS, SHIM_ENV_IFACES, SHIM_ENV_LOG, SHIM_ENV_PCAP, SHIM_ENV_STATS,
+	SHIM_ENV_MPA_REVISION, SHIM_ENV_MODEL, SHIM_ENV_RTR, SHIM_ENV_CRC, SHIM_ENV_MARKERS, SHIM_ENV_RESPONDER_WAITS, SHIM_ENV_IFACES, SHIM_ENV_LOG, SHIM_ENV_PCAP, SHIM_ENV_STATS,
 };
 
 static int clear(void **state)
@@ -71,6 +71,7 @@ static void options_become_environment(void **state)
 		{ { "run", "--ifaces", "eth0,lo", "x" }, SHIM_ENV_IFACES, "eth0,lo" },
 		{ { "run", "--log", "warn", "x" }, SHIM_ENV_LOG, "warn" },
 		{ { "run", "--pcap", "/tmp/a b", "x" }, SHIM_ENV_PCAP, "/tmp/a b" },
+		{ { "run", "--responder-waits", "x" }, SHIM_ENV_RESPONDER_WAITS, "1" },
 		{ { "run", "--stats", "x" }, SHIM_ENV_STATS, "1" },
 		{ { "run", "x", "--stats" }, SHIM_ENV_STATS, NULL },
 		{ { "run", "--", "x" }, SHIM_ENV_CRC, NULL },
@@ -105,7 +106,7 @@ static void bad_values_are_refused(void **state)
 {
 	static const char *const bad[][2] = {
 		{ SHIM_ENV_MPA_REVISION, "3" }, { SHIM_ENV_MPA_REVISION, "0" }, { SHIM_ENV_MODEL, "ring" }, { SHIM_ENV_RTR, "send," },
-		{ SHIM_ENV_RTR, "write,foo" }, { SHIM_ENV_CRC, "yes" }, { SHIM_ENV_CRC, "2" }, { SHIM_ENV_MARKERS, "01" },
+		{ SHIM_ENV_RTR, "write,foo" }, { SHIM_ENV_CRC, "yes" }, { SHIM_ENV_CRC, "2" }, { SHIM_ENV_MARKERS, "01" }, { SHIM_ENV_RESPONDER_WAITS, "yes" },
 		{ SHIM_ENV_LOG, "loud" }, { SHIM_ENV_STATS, "table" },
 	};
 	static const char *const args[] = { "run", "x", NULL };

@@ -426,7 +426,7 @@ static void start_stream(struct irdma_qp *qp, const struct tcp_info_ho *tcp, con
 	if (qp->rtr_pending && iw->rtr_timeout_ms)
 		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + iw->rtr_timeout_ms * NSEC_PER_MSEC);
 	q->first_pending = q->v && !iw->initiator && !iw->rtr;
-	if (q->first_pending)
+	if (q->first_pending && !qp->iwdev->responder_waits)
 		mod_timer(&qp->rtr_timer, loop_now(qp->iwdev->loop) + FIRST_FPDU_NS);
 	rnic_nudge_start(qp);
 	if (iw->lsmm_len) {

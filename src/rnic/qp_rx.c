@@ -5,7 +5,8 @@
  * A responder in the peer-to-peer model waits for the RTR (RFC 6581 4.3) and takes nothing else first but a Terminate, with
  * which an initiator may answer our reply. In the client-server model it sends nothing before the initiator's first FPDU (RFC 5044 7.1.2): an FPDU right
  * behind the reply is taken for private data by some, Linux siw among them. A program that speaks first all the same, to an initiator that keeps silent, is held up
- * for FIRST_FPDU_NS (qp.c) only: the reply has been read by then, and both would wait for ever.
+ * for FIRST_FPDU_NS (qp.c) only: the reply has been read by then, and both would wait for ever. Debian's ucmatose, ib_write_lat and fi_pingpong need that. Who insists on the RFC
+ * sets irdma_device.responder_waits.
  *
  * A QP without queues has no buffer and no memory: a peer gets what the RFCs give to such one. A message of zero bytes names no
  * memory, so its STag is not looked at (RFC 5041 7.1, RFC 5040 5.1).

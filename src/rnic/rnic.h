@@ -361,6 +361,7 @@ struct irdma_device {
 	struct port *port;
 	struct irdma_sc_vsi vsi;
 	struct rnic_limits limits;
+	bool responder_waits;   /* client-server: for the initiator's first FPDU, however long it takes; set before there are connections */
 	const struct rnic_cm_ops *cm_ops; /* set by irdma_setup_cm_core() */
 	struct irdma_cm_core *cm_core;
 	pthread_mutex_t lock;   /* tables below */

@@ -115,6 +115,7 @@ static void read_options(void)
 	get_rtr(&options.conn.rtr);
 	get_bool(SHIM_ENV_CRC, &options.conn.crc);
 	get_bool(SHIM_ENV_MARKERS, &options.conn.markers);
+	get_bool(SHIM_ENV_RESPONDER_WAITS, &options.responder_waits);
 	get_text(SHIM_ENV_IFACES, options.ifaces, sizeof(options.ifaces));
 	get_text(SHIM_ENV_PCAP, options.pcap, sizeof(options.pcap));
 	get_bool(SHIM_ENV_STATS, &options.stats);

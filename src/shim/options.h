@@ -11,6 +11,7 @@
 #define SHIM_ENV_RTR "UWARP_RTR"                   /* send,write,read, in any choice; all */
 #define SHIM_ENV_CRC "UWARP_CRC"                   /* 0, 1 */
 #define SHIM_ENV_MARKERS "UWARP_MARKERS"           /* 0, 1 */
+#define SHIM_ENV_RESPONDER_WAITS "UWARP_RESPONDER_WAITS" /* 0, 1 */
 #define SHIM_ENV_IFACES "UWARP_IFACES"             /* names with commas between; less than SHIM_IFACES_SIZE bytes */
 #define SHIM_IFACES_SIZE 256u
 #define SHIM_ENV_LOG "UWARP_LOG"                   /* error, warn, info, debug */

@@ -46,6 +46,7 @@ struct shim_options {
 	struct iwcm_options conn;  /* MPA revision, model, RTR, CRC, markers... for all ids */
 	char ifaces[256];          /* "" : all */
 	char pcap[4096];           /* "" : none */
+	bool responder_waits;      /* irdma_device.responder_waits of all NICs */
 	bool stats;                /* table on stderr at exit */
 	/* log level: applied at once */
 };

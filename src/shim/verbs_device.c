@@ -123,6 +123,7 @@ static void device_add(struct irdma_device *iwdev)
 		return;
 	}
 	devices = grown;
+	iwdev->responder_waits = shim_options()->responder_waits;
 	dev->iwdev = iwdev;
 	dev->index = num_devices;
 	dev->guid = make_guid(&iwdev->iface);

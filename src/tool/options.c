@@ -30,7 +30,7 @@ enum key {
 	KEY_TOS, KEY_BIND, KEY_BACKLOG, KEY_JSON, KEY_PCAP, KEY_NODES, KEY_CONNECTIONS, KEY_LOSS, KEY_REORDER, KEY_DUPLICATE,
 	KEY_CORRUPT, KEY_DESTROY, KEY_DATA, KEY_LARGEST, KEY_LATENCY, KEY_SEED, KEY_DURATION, KEY_GEN, KEY_IPV6,
 	KEY_LISTEN, KEY_VERB, KEY_TEST, KEY_SIZE, KEY_DEPTH,
-	KEY_IFACES, KEY_LOG, KEY_STATS, KEY_INTERVAL,
+	KEY_IFACES, KEY_LOG, KEY_STATS, KEY_INTERVAL, KEY_RESPONDER_WAITS,
 };
 
 static const struct row {
@@ -102,6 +102,7 @@ static const struct row {
 	{ R, "crc", KEY_CRC, NULL, "ask for CRCs (default)", SHIM_ENV_CRC, "1" },
 	{ R, "no-crc", KEY_NO_CRC, NULL, "do without, if the peer does too", SHIM_ENV_CRC, "0" },
 	{ R, "markers", KEY_MARKERS, NULL, "ask the peer to send markers", SHIM_ENV_MARKERS, "1" },
+	{ R, "responder-waits", KEY_RESPONDER_WAITS, NULL, "client-server: never speak before the initiator (100 ms)", SHIM_ENV_RESPONDER_WAITS, "1" },
 	{ R, "ifaces", KEY_IFACES, "LIST", "interfaces that become devices: eth0,lo (all)", SHIM_ENV_IFACES },
 	{ R, "log", KEY_LOG, "LEVEL", "error, warn, info or debug, to standard error (warn)", SHIM_ENV_LOG },
 	{ R, "pcap", KEY_PCAP, "FILE", "write what goes over the connections to a capture file", SHIM_ENV_PCAP },
@@ -353,7 +354,8 @@ static bool parse_run(int key, const char *arg, struct tool_options *o)
 	switch (key) {
 	case KEY_IFACES: return *arg && strlen(arg) < SHIM_IFACES_SIZE;
 	case KEY_LOG: return !log_set_level(arg);
-	case KEY_STATS: return true;
+	case KEY_STATS:
+	case KEY_RESPONDER_WAITS: return true;
 	case KEY_INTERVAL: return parse_double(arg, 1e-2, TIME_MAX_S, &o->interval_s);
 	default: return parse_perf(key, arg, o);
 	}
