@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include "cm/cm_internal.h"
 #include "port/wire_internal.h"
@@ -101,20 +102,27 @@ void __wrap_rnic_apbvt_del(struct irdma_device *iwdev, bool ipv4, const u32 *add
 
 /* ---- events ---- */
 
-int __real_irdma_send_cm_event(struct irdma_cm_node *node, struct iw_cm_id *cm_id, enum iw_cm_event_type type, int status);
-int __wrap_irdma_send_cm_event(struct irdma_cm_node *node, struct iw_cm_id *cm_id, enum iw_cm_event_type type, int status);
+void __real_sim_on_event(void *arg, const struct iwcm_event *ev);
+void __wrap_sim_on_event(void *arg, const struct iwcm_event *ev);
 void __real_cm_node_negotiated(const struct irdma_cm_node *node, struct cm_negotiated *out);
 void __wrap_cm_node_negotiated(const struct irdma_cm_node *node, struct cm_negotiated *out);
 
-int __wrap_irdma_send_cm_event(struct irdma_cm_node *node, struct iw_cm_id *cm_id, enum iw_cm_event_type type, int status)
+/* What the program gets, in place of what there was. */
+void __wrap_sim_on_event(void *arg, const struct iwcm_event *ev)
 {
-	if (type == IW_CM_EVENT_DISCONNECT && breaks("DISCONNECT lost"))
-		return 0;
-	if (type == IW_CM_EVENT_DISCONNECT && breaks("DISCONNECT twice"))
-		__real_irdma_send_cm_event(node, cm_id, type, status);
-	if (type == IW_CM_EVENT_CLOSE && breaks("CLOSE lost"))
-		return 0;
-	return __real_irdma_send_cm_event(node, cm_id, type, status);
+	struct iwcm_event other = *ev;
+
+	if ((ev->type == IWCM_EVENT_DISCONNECTED && breaks("DISCONNECTED lost")) || (ev->type == IWCM_EVENT_CLOSED && breaks("CLOSED lost")) ||
+	    (ev->type == IWCM_EVENT_ESTABLISHED && breaks("ESTABLISHED lost")))
+		return;
+	if ((ev->type == IWCM_EVENT_DISCONNECTED && breaks("DISCONNECTED twice")) || (ev->type == IWCM_EVENT_ESTABLISHED && breaks("ESTABLISHED twice")) ||
+	    (ev->type == IWCM_EVENT_CLOSED && breaks("event of an id that was destroyed")))
+		__real_sim_on_event(arg, ev);
+	if (ev->type == IWCM_EVENT_DISCONNECTED && breaks("CLOSED before DISCONNECTED"))
+		other.type = IWCM_EVENT_CLOSED;
+	if (ev->type == IWCM_EVENT_CONNECT_REQUEST && breaks("private data of another"))
+		other.private_data[ev->private_data_len - 1] ^= 1;
+	__real_sim_on_event(arg, &other);
 }
 
 void __wrap_cm_node_negotiated(const struct irdma_cm_node *node, struct cm_negotiated *out)
@@ -245,11 +253,16 @@ static const struct {
 	{ "reference not given back", 200, "books: host" },
 	{ "frame not given back", 50, "keeps" },
 	{ "port number not given back", 20, "port reservations are left" },
-	{ "DISCONNECT lost", 30, "order: connection" },
-	{ "DISCONNECT twice", 30, "order: connection" },
-	{ "CLOSE lost", 30, "sides never came to an end" },
+	{ "DISCONNECTED lost", 30, "side: CLOSED while it is established" },
+	{ "DISCONNECTED twice", 30, "side: DISCONNECTED while it is disconnected" },
+	{ "ESTABLISHED lost", 30, "side: DISCONNECTED while it is" },
+	{ "ESTABLISHED twice", 30, "side: ESTABLISHED while it is established" },
+	{ "event of an id that was destroyed", 30, "of an id that was destroyed" },
+	{ "private data of another", 30, "private data of kind 0 is not what was sent" },
+	{ "CLOSED before DISCONNECTED", 30, "side: CLOSED while it is established" },
+	{ "CLOSED lost", 30, "pace: " },
 	{ "terms that differ", 1, "the sides disagree" },
-	{ "RST believed", 1, "fails on a clean wire" },
+	{ "RST believed", 1, "on a clean wire" },
 	{ "frame that disappears", 500, "frames: " },
 	{ "NIC that talks to itself", 3000, "pace: " },
 	{ "byte in a wrong place", 20, "wrong from byte" },
@@ -310,12 +323,67 @@ static void test_mutant_is_minimised(void **state)
 	free(o.sim.only.item);
 }
 
+/* ---- the command ---- */
+
+void tool_error(const char *fmt, ...)
+{
+}
+
+/* What `uwarp sim` prints about a mutant. */
+static char *run_command(struct tool_options *o, int *status)
+{
+	char path[] = "/tmp/test_sim_mutants.XXXXXX";
+	int fd = mkstemp(path), out = dup(STDOUT_FILENO);
+	char *text = calloc(1, 20000);
+
+	assert_true(fd >= 0 && out >= 0 && text);
+	unlink(path);
+	fflush(stdout);
+	dup2(fd, STDOUT_FILENO);
+	*status = tool_sim(o);
+	fflush(stdout);
+	dup2(out, STDOUT_FILENO);
+	assert_true(pread(fd, text, 19999, 0) > 0);
+	close(out);
+	close(fd);
+	return text;
+}
+
+static void test_command_explains(void **state)
+{
+	char pcap[] = "/tmp/test_sim_mutants.XXXXXX", *text;
+	struct tool_options o = {
+		.command = TOOL_SIM, .count = 100, .pcap = pcap,
+		.sim = { .nodes = 8, .loss = 1, .data = 10, .largest = 1000, .seed = 3, .gen = 1, .latency_ms = 0.05, .minimise_s = 600 },
+	};
+	int fd = mkstemp(pcap), status;
+
+	mutant = "terms that differ";
+	calls = 0;
+	when = 1;
+	text = run_command(&o, &status);
+	assert_int_equal(status, TOOL_PROTOCOL);
+	assert_non_null(strstr(text, "\nWRONG: "));
+	assert_non_null(strstr(text, "\nagain: uwarp sim --seed 3 --nodes 8 --connections 100 --gen 1 --loss 1 "));
+	assert_non_null(strstr(text, "\nsmallest: uwarp sim --seed 3 --nodes 2 --connections 1 --gen 1 --loss 0 "));
+	assert_non_null(strstr(text, " 1 connections: connection "));
+	assert_in_range(lseek(fd, 0, SEEK_END), 300, 10000); /* a connection, no more */
+	free(text);
+	o.json = true;
+	text = run_command(&o, &status);
+	assert_non_null(strstr(text, "{\"event\":\"smallest\",\"command\":\"uwarp sim --seed 3 --nodes 2 --connections 1 "));
+	free(text);
+	close(fd);
+	unlink(pcap);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_broken),
 		cmocka_unit_test(test_mutants),
 		cmocka_unit_test(test_mutant_is_minimised),
+		cmocka_unit_test(test_command_explains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include "tool/sim_world.h"
 
-#define AUDIT_EVERY 4096u
+#define AUDIT_EVERY 512u
 #define STEPS_PER_MSEC (20u * 1000 * 1000)
 #define IDLE_STEPS 200000u      /* without an event for a program, */
 #define IDLE_STEPS_EACH 20000u  /* and for each side that is there */
@@ -92,13 +92,20 @@ static void watched_del(struct sim_watch *w, struct watched *n)
 	pool_put(&w->pool, n);
 }
 
-static u8 state_by_name(const char *name)
+/* The CM has each name once: after the first time its address will do. */
+static u8 state_by_name(struct sim_watch *w, const char *name)
 {
+	static_assert(ARRAY_SIZE(w->state_names) >= STATES, "an address per state");
 	u8 i;
 
 	for (i = 0; i < STATES; i++)
-		if (!strcmp(steps[i].name, name))
+		if (w->state_names[i] == name)
 			return i;
+	for (i = 0; i < STATES; i++)
+		if (!strcmp(steps[i].name, name)) {
+			w->state_names[i] = name;
+			return i;
+		}
 	return UNKNOWN;
 }
 
@@ -112,14 +119,14 @@ static void on_state(void *ctx, const struct irdma_cm_node *node, const struct p
 	struct sim_host *h = ctx;
 	struct sim_watch *w = &h->sim->watch;
 	struct watched *n = watched_find(w, node);
-	u8 next = state_by_name(to);
+	u8 next = state_by_name(w, to);
 
 	sim_watch_touch(h);
 	w->states++;
 	n = n ? n : watched_add(w, node);
 	if (!n)
 		return;
-	if (n->state != state_by_name(from))
+	if (n->state != state_by_name(w, from))
 		sim_violation(h->sim, "states: a node goes from %s to %s, but was in %s", from, to, steps[n->state].name);
 	else if (!is_legal(n->state, next))
 		sim_violation(h->sim, "states: a node goes from %s to %s", from, to);

@@ -107,6 +107,7 @@ struct sim_set {
 struct sim_watch {
 	struct hash_table nodes;
 	struct pool pool;
+	const char *state_names[24];
 	u64 states;
 	struct sim_host *touched[16];
 	size_t num_touched;
