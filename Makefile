@@ -60,7 +60,7 @@ bench: ## how fast and how large, against bare TCP
 	scripts/bench.sh $(BUILD)
 endif
 
-sim: ## 20 seeds of 100,000 connections under loss, reordering, duplication and corruption, some with data (SEEDS, CONNECTIONS, DATA, FAULTS)
+sim: ## 12 million simulated connections under faults, troubles and attacks (SEEDS, FIRST_SEED, CONNECTIONS, DATA, NODES, FAULTS)
 	scripts/build.sh $(BUILD)
 	scripts/sim.sh $(BUILD)
 

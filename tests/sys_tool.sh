@@ -717,9 +717,19 @@ test_sim() {
 		want "the same digest" is "$digest" "$(grep '^digest' "$tmp/connect.out")"
 		end
 	done
+	begin "sim: attackers, interfaces that flap, NICs that fall silent, programs that restart"
+	want "status 0" timeout 120 "$UWARP" sim --nodes 24 --connections 2000 --attack 40 --on-path 10 --flap 0.5 --vanish 0.2 --restart 0.2 --late 5 --largest 16384 --paranoid \
+		--json > "$tmp/connect.out"
+	want "all of it" json connect.out "all(lines[0]['troubles'].values()) and all(lines[0]['forged'].values()) and lines[0]['checked']['audits'] > 1000"
+	want "nothing wrong" json connect.out "lines[0]['violations'] == 0 and sum(lines[0]['left'].values()) == 0"
+	end
+	begin "sim: a connection alone"
+	want "status 0" timeout 60 "$UWARP" sim --only 3,5-7 --json > "$tmp/connect.out"
+	want "four" json connect.out "lines[0]['connections'] == 4"
+	end
 	begin "sim: JSON and a capture"
 	# Without data: tshark counts a marker that is due right behind an FPDU to that FPDU (RFC 5044 4.3: it is the next one's), and finds it malformed.
-	want "status 0" timeout 60 "$UWARP" sim --connections 100 --data 0 --json --pcap "$tmp/sim.pcap" > "$tmp/connect.out"
+	want "status 0" timeout 60 "$UWARP" sim --connections 100 --data 0 --attack 0 --on-path 0 --json --pcap "$tmp/sim.pcap" > "$tmp/connect.out"
 	want "JSON" json connect.out "lines[0]['violations'] == 0 and sum(lines[0]['left'].values()) == 0"
 	end
 }

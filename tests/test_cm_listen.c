@@ -190,6 +190,8 @@ static void passive_listener_is_taken_over(void **state)
 		assert_int_equal(e.p.node->state, ST(CLOSED));
 		assert_int_equal(l->refcnt, 1);
 		assert_int_equal(rnic_apbvt_count(e.p.dev), 1);
+		assert_int_equal(fx_stats(&e.fx, 0).listens_created, 2);
+		assert_int_equal(fx_stats(&e.fx, 0).listens_destroyed, 1);
 		fx_peer_done(&e.p);
 		env_passive(&e); /* it works */
 	}
@@ -203,11 +205,13 @@ static void passive_listener_goes_with_its_last_connection(void **state)
 		env_goto(&e, ST(FIN_WAIT2));
 		assert_int_equal(irdma_destroy_listen(&e.l.id), 0);
 		e.listening = false;
-		assert_int_equal(fx_stats(&e.fx, 0).listens_destroyed, 0);
+		assert_int_equal(fx_stats(&e.fx, 0).listens_destroyed, 1);
 		assert_int_equal(fx_stats(&e.fx, 0).listeners_now, 0);
+		assert_false(LIST_EMPTY(&env_core(&e)->listen_list));
 		fx_run(&e.fx, 6000); /* the close timer */
 		assert_int_equal(e.p.node->state, ST(CLOSED));
 		assert_int_equal(fx_stats(&e.fx, 0).listens_destroyed, 1);
+		assert_true(LIST_EMPTY(&env_core(&e)->listen_list));
 		assert_int_equal(rnic_apbvt_count(e.p.dev), 0);
 	}
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /* tool: simulations, small ones, in both generations: clean, faulty, with sides that vanish, with and without data; the same seed gives the same run. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "tool/sim_damage.c"
-#include "tool/sim_engine.c"
-#include "tool/sim_side.c"
+#include "tool/sim_command.h"
 #include "tool/sim_data.h"
+#include "tool/sim_list.h"
 #include "capture_dir.h"
 
 static const struct tool_sim_params clean = {
@@ -441,20 +442,293 @@ static void test_memory_is_judged(void **state)
 	free(x.sim.pattern);
 }
 
-/* The set behind the search for damage. */
+/* ---- troubles, attackers ---- */
+
+static void test_troubles(void **state)
+{
+	struct tool_sim_params p = clean;
+	struct tool_sim_result r;
+
+	p.nodes = 12;
+	p.connections = 1500;
+	p.data = 0.2;
+	p.largest = 20000;
+	p.destroy = 0.05;
+	p.late = 0.02;
+	p.flap = p.vanish = p.restart = 0.01;
+	p.paranoid = true;
+	for (p.gen = IRDMA_GEN_1; p.gen <= IRDMA_GEN_2; p.gen++) {
+		go(&p, &r);
+		assert_true(r.troubles[SIM_FLAP] && r.troubles[SIM_VANISH] && r.troubles[SIM_RESTART]);
+		assert_true(r.causes[CM_CAUSE_NO_SYNACK] > 0 && r.causes[CM_CAUSE_LOCAL] > 0);
+		assert_true(r.pairs[SIM_ESTABLISHED][SIM_ESTABLISHED] > p.connections / 4);
+		assert_true(r.audits > r.events / 2 && r.states > p.connections);
+	}
+}
+
+/* Whoever guesses sequence numbers changes nothing: as many connections end in each way as without him. Without jitter, for his segments draw no chance. */
+static void test_guessing_changes_nothing(void **state)
+{
+	struct tool_sim_params p = clean;
+	struct tool_sim_result a, b;
+
+	p.connections = 1000;
+	p.latency_ns = 0;
+	p.data = 0.3;
+	p.largest = 20000;
+	for (p.seed = 1; p.seed <= 2; p.seed++) {
+		p.attack = 0;
+		go(&p, &a);
+		p.attack = 1;
+		go(&p, &b);
+		assert_true(b.shots[0] > p.connections && b.shots[1] > p.connections && !b.shots[2] && !b.tampered);
+		assert_memory_equal(a.pairs, b.pairs, sizeof(a.pairs));
+		assert_memory_equal(a.causes, b.causes, sizeof(a.causes));
+	}
+}
+
+/* Who knows them breaks connections, and nothing else. */
+static void test_on_path(void **state)
+{
+	struct tool_sim_params p = data;
+	struct tool_sim_result r;
+
+	p.on_path = 0.5;
+	for (p.gen = IRDMA_GEN_1; p.gen <= IRDMA_GEN_2; p.gen++) {
+		go(&p, &r);
+		assert_true(r.shots[2] > p.connections / 2);
+		assert_true(r.causes[CM_CAUSE_RESET] + r.causes[CM_CAUSE_REFUSED] > 0);
+		assert_true(r.data_complete < r.data_sides);
+	}
+}
+
+static void test_thousands_of_hosts(void **state)
+{
+	struct tool_sim_params p = clean;
+	struct tool_sim_result r;
+
+	p.nodes = 2000;
+	p.connections = 2000;
+	p.attack = p.flap = 0.05;
+	p.vanish = p.restart = 0.01;
+	go(&p, &r);
+	assert_int_equal(r.started, p.connections);
+	assert_true(r.pairs[SIM_ESTABLISHED][SIM_ESTABLISHED] > p.connections / 2);
+}
+
+/* A connection does the same whichever others there are. */
+static void test_only(void **state)
+{
+	u64 items[] = { 3, 5, 77, 400 };
+	struct tool_sim_list only = { items, ARRAY_SIZE(items) };
+	struct tool_sim_params p = clean;
+	struct tool_sim_result all, some, rest;
+	u64 i, n = 0, left[500];
+	struct tool_sim_list others = { left, 0 };
+	int a, b;
+
+	for (i = 0; i < p.connections; i++)
+		if (n < only.n && items[n] == i)
+			n++;
+		else
+			left[others.n++] = i;
+	p.latency_ns = 0;
+	go(&p, &all);
+	p.only = &only;
+	go(&p, &some);
+	p.only = &others;
+	go(&p, &rest);
+	assert_int_equal(some.started, only.n);
+	assert_int_equal(rest.started, all.started - only.n);
+	for (a = 0; a < SIM_OUTCOMES; a++)
+		for (b = 0; b < SIM_OUTCOMES; b++)
+			assert_int_equal(all.pairs[a][b], some.pairs[a][b] + rest.pairs[a][b]);
+}
+
+/* The set behind the memory of who was tampered with. */
 static void test_set(void **state)
 {
 	struct sim_set set = { 0 };
 	u64 i;
 
-	assert_false(set_has(&set, 5));
+	assert_false(sim_set_has(&set, 5));
 	for (i = 0; i < 5000; i++)
-		set_add(&set, sim_mix(i));
+		sim_set_add(&set, sim_mix(i));
 	for (i = 0; i < 5000; i++)
-		assert_true(set_has(&set, sim_mix(i)));
+		assert_true(sim_set_has(&set, sim_mix(i)));
 	for (i = 5000; i < 6000; i++)
-		assert_false(set_has(&set, sim_mix(i)));
+		assert_false(sim_set_has(&set, sim_mix(i)));
 	sim_set_free(&set);
+}
+
+/* ---- the order of events ---- */
+
+static void check_order(const int *steps, bool active, bool good)
+{
+	struct tool_sim_result r = { 0 };
+	struct sim sim = { .r = &r };
+	struct sim_side s = { .sim = &sim, .life = SIM_LIFE_NEW, .active = active };
+
+	while (steps[1] >= 0)
+		assert_true(sim_order_did(&s, (enum sim_step)*steps++));
+	assert_int_equal(sim_order_did(&s, (enum sim_step)*steps), good);
+	assert_int_equal(r.violations, !good);
+}
+
+/* The last step of each is the one in question. */
+static void test_order(void **state)
+{
+#define GO(good, ...) check_order((const int[]){ __VA_ARGS__, -1 }, true, good)
+	GO(true, SIM_DID_RESOLVE, SIM_GOT_RESOLVED, SIM_DID_CONNECT, SIM_GOT_ESTABLISHED, SIM_GOT_DISCONNECTED, SIM_GOT_CLOSED);
+	GO(true, SIM_GOT_REQUEST, SIM_DID_ACCEPT, SIM_GOT_ESTABLISHED, SIM_GOT_DISCONNECTED, SIM_GOT_CLOSED);
+	GO(true, SIM_GOT_REQUEST, SIM_DID_REJECT, SIM_GOT_CLOSED);
+	GO(true, SIM_GOT_REQUEST, SIM_GOT_CLOSED);
+	GO(true, SIM_DID_RESOLVE, SIM_GOT_RESOLVED, SIM_DID_CONNECT, SIM_GOT_REJECTED);
+	GO(false, SIM_GOT_RESOLVED);
+	GO(false, SIM_GOT_CLOSED);
+	GO(false, SIM_DID_RESOLVE, SIM_GOT_ESTABLISHED);
+	GO(false, SIM_GOT_REQUEST, SIM_GOT_ESTABLISHED);
+	GO(false, SIM_GOT_REQUEST, SIM_GOT_REQUEST);
+	GO(false, SIM_GOT_REQUEST, SIM_DID_ACCEPT, SIM_GOT_DISCONNECTED);
+	GO(false, SIM_GOT_REQUEST, SIM_DID_ACCEPT, SIM_GOT_ESTABLISHED, SIM_GOT_ESTABLISHED);
+	GO(false, SIM_GOT_REQUEST, SIM_DID_ACCEPT, SIM_GOT_ESTABLISHED, SIM_GOT_CLOSED);
+	GO(false, SIM_GOT_REQUEST, SIM_DID_ACCEPT, SIM_GOT_ESTABLISHED, SIM_GOT_DISCONNECTED, SIM_GOT_DISCONNECTED);
+	GO(false, SIM_GOT_REQUEST, SIM_DID_ACCEPT, SIM_GOT_ESTABLISHED, SIM_GOT_DISCONNECTED, SIM_GOT_CLOSED, SIM_GOT_CLOSED);
+	GO(false, SIM_DID_RESOLVE, SIM_GOT_RESOLVED, SIM_DID_CONNECT, SIM_GOT_CONNECT_ERROR, SIM_GOT_CLOSED);
+	GO(false, SIM_DID_RESOLVE, SIM_GOT_RESOLVED, SIM_DID_CONNECT, SIM_GOT_DISCONNECTED);
+	GO(false, SIM_GOT_REQUEST, SIM_STEPS);
+#undef GO
+}
+
+/* ---- lists ---- */
+
+static void check_list(const char *text, const char *again, size_t n)
+{
+	struct tool_sim_list l = { 0 };
+	char *out = NULL;
+	size_t len;
+	FILE *f = open_memstream(&out, &len);
+
+	assert_int_equal(sim_list_parse(text, &l), again != NULL);
+	assert_int_equal(l.n, n);
+	sim_list_print(f, &l);
+	fclose(f);
+	assert_string_equal(out, again ? again : "");
+	free(out);
+	free(l.item);
+}
+
+static void test_list(void **state)
+{
+	static const char *const bad[] = { "", "a", "1,", ",1", "1-", "-1", "2-1", "1,1", "3,2", "1 ", "1-2-3", "4294967296", "99999999999999999999", "0-4294967295" };
+	size_t i;
+
+	check_list("0", "0", 1);
+	check_list("3,17-20", "3,17-20", 5);
+	check_list("1,2,3,5", "1-3,5", 4);
+	check_list("4294967295", "4294967295", 1);
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		check_list(bad[i], NULL, 0);
+}
+
+/* ---- smaller ---- */
+
+/* Fails if 17 and 93 are both there, and frames get lost; in another way if 12 is there without 17. */
+static int fails_by_two(const struct tool_options *o, u64 until_ns, struct tool_sim_result *r)
+{
+	bool has12 = false, has17 = false, has93 = false;
+	size_t i;
+
+	memset(r, 0, sizeof(*r));
+	for (i = 0; i < o->sim.only.n; i++) {
+		has12 |= o->sim.only.item[i] == 12;
+		has17 |= o->sim.only.item[i] == 17;
+		has93 |= o->sim.only.item[i] == 93;
+	}
+	if (has17 && has93 && o->sim.loss > 0 && o->sim.nodes >= 3)
+		snprintf(r->first_violation, sizeof(r->first_violation), "connection %zu: broken", o->sim.only.n);
+	else if (has12 && !has17)
+		strcpy(r->first_violation, "something else");
+	r->violations = r->first_violation[0] != '\0';
+	r->started = r->started_then = o->sim.only.n;
+	return 0;
+}
+
+static void test_minimise(void **state)
+{
+	struct tool_options o = { .count = 200, .sim = { .nodes = 64, .loss = 5, .reorder = 5, .attack = 3, .data = 20, .largest = 4096, .gen = 2, .seed = 9 } };
+	struct tool_sim_result r = { .violations = 5, .started = 150, .started_then = 120, .first_violation = "connection 4711: broken" };
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	unsigned int runs = sim_minimise(&o, &r, UINT64_MAX, fails_by_two);
+
+	assert_true(runs > 10 && runs < 200);
+	sim_print_command(f, &o);
+	fclose(f);
+	assert_string_equal(text, "uwarp sim --seed 9 --nodes 4 --connections 2 --gen 2 --loss 5 --reorder 0 --duplicate 0 --corrupt 0 --reject 0 --late 0 --destroy 0 "
+			    "--flap 0 --vanish 0 --restart 0 --attack 0 --on-path 0 --data 0 --latency 0 --largest 4096 --only 17,93\n");
+	assert_string_equal(r.first_violation, "connection 2: broken");
+	free(text);
+	free(o.sim.only.item);
+}
+
+/* No time: it is as it was. */
+static void test_minimise_without_time(void **state)
+{
+	struct tool_options o = { .count = 200, .sim = { .nodes = 64, .loss = 5 } };
+	struct tool_sim_result r = { .violations = 1, .started = 200, .started_then = 200, .first_violation = "connection 1: broken" };
+
+	assert_int_equal(sim_minimise(&o, &r, 0, fails_by_two), 0);
+	assert_int_equal(o.sim.only.n, 0);
+	assert_true(o.sim.nodes == 64 && o.sim.loss == 5);
+}
+
+/* ---- a process of its own ---- */
+
+enum { GOOD, WRONG, NOT_SET_UP, CRASHES, WRONG_AND_CRASHES, LEAVES, FOR_EVER };
+
+static int one_run(void *arg, u64 *heartbeat, struct tool_sim_result *r)
+{
+	int how = *(int *)arg;
+
+	*heartbeat = 1;
+	r->started = 5;
+	if (how == WRONG || how == WRONG_AND_CRASHES) {
+		r->violations = 1;
+		strcpy(r->first_violation, "wrong");
+	}
+	if (how == CRASHES || how == WRONG_AND_CRASHES)
+		raise(SIGKILL);
+	if (how == LEAVES)
+		_exit(3);
+	while (how == FOR_EVER)
+		pause();
+	return how == NOT_SET_UP ? -ENOMEM : 0;
+}
+
+static void check_guard(int how, int err, u64 violations, const char *first)
+{
+	struct sim_guarded g = { .run = one_run, .arg = &how, .quiet = true };
+	struct tool_sim_result r;
+
+	if (how == FOR_EVER)
+		g.until_ns = loop_monotonic_ns() + 50 * NSEC_PER_MSEC;
+	assert_int_equal(sim_guard_run(&g, &r), err);
+	assert_int_equal(r.violations, violations);
+	assert_string_equal(r.first_violation, first);
+	assert_int_equal(r.started, 5);
+}
+
+static void test_guard(void **state)
+{
+	check_guard(GOOD, 0, 0, "");
+	check_guard(WRONG, 0, 1, "wrong");
+	check_guard(NOT_SET_UP, -ENOMEM, 0, "");
+	check_guard(CRASHES, 0, 1, "crash: Killed");
+	check_guard(WRONG_AND_CRASHES, 0, 1, "wrong");
+	check_guard(LEAVES, 0, 1, "crash: exit status 3");
+	check_guard(FOR_EVER, -ETIME, 0, "");
 }
 
 int main(void)
@@ -471,6 +745,16 @@ int main(void)
 		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_troubles),
+		cmocka_unit_test(test_guessing_changes_nothing),
+		cmocka_unit_test(test_on_path),
+		cmocka_unit_test(test_thousands_of_hosts),
+		cmocka_unit_test(test_only),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_minimise),
+		cmocka_unit_test(test_minimise_without_time),
+		cmocka_unit_test(test_guard),
 		cmocka_unit_test(test_data_clean),
 		cmocka_unit_test(test_data_faulty),
 		cmocka_unit_test(test_data_sides_vanish),

@@ -590,6 +590,13 @@ static void test_options(void **state)
 	assert_true(o.sim.data == 50 && o.sim.largest == 262144);
 	assert_int_equal(parse(TOOL_SIM, &o, "--data 0.5 --largest 16777216"), 0);
 	assert_true(o.sim.data == 0.5 && o.sim.largest == 16777216);
+	assert_true(o.sim.late == 1 && o.sim.flap == 0.1 && o.sim.vanish == 0.05 && o.sim.restart == 0.05 && o.sim.attack == 5 && o.sim.on_path == 1);
+	assert_true(!o.sim.paranoid && !o.sim.only.n && o.sim.minimise_s == 60);
+	assert_int_equal(parse(TOOL_SIM, &o, "--late 2 --flap 3 --vanish 4 --restart 5 --attack 6 --on-path 7 --paranoid --only 3,17-20 --minimise 0"), 0);
+	assert_true(o.sim.late == 2 && o.sim.flap == 3 && o.sim.vanish == 4 && o.sim.restart == 5 && o.sim.attack == 6 && o.sim.on_path == 7);
+	assert_true(o.sim.paranoid && o.sim.only.n == 5 && o.sim.only.item[4] == 20 && o.sim.minimise_s == 0);
+	free(o.sim.only.item);
+	assert_int_equal(parse(TOOL_SIM, &o, "--only 3,2"), TOOL_USAGE);
 	assert_int_equal(parse(TOOL_SIM, &o, "--data 101"), TOOL_USAGE);
 	assert_int_equal(parse(TOOL_SIM, &o, "--largest 16777217"), TOOL_USAGE);
 	assert_int_equal(parse(TOOL_DEVICES, &o, "--json"), 0);

@@ -167,6 +167,9 @@ void irdma_if_notify(struct irdma_device *iwdev, const struct net_iface *netdev,
 void cm_get_stats(struct irdma_device *iwdev, struct cm_stats *out);
 void cm_set_trace(struct irdma_device *iwdev, const struct cm_trace *trace); /* NULL: off; before traffic */
 
+/* Recount references, lists, levels and kept frames; for simulations, in the loop's thread. False: @why says what is wrong. */
+bool cm_audit(struct irdma_device *iwdev, char *why, size_t len);
+
 /* sockaddr <-> host-order words */
 bool cm_addr_from_sockaddr(const struct sockaddr_storage *ss, bool *ipv4, u32 addr[4], u16 *port); /* false: another family */
 void cm_addr_to_sockaddr(bool ipv4, const u32 addr[4], u16 port, struct sockaddr_storage *ss);

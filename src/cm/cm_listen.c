@@ -538,7 +538,6 @@ static void destroy_listener(struct irdma_cm_core *core, struct irdma_cm_listene
 	filter_disable(l);
 	if (apbvt_del)
 		release_port(l);
-	core->stats.listens_destroyed++;
 	bury(l);
 }
 
@@ -632,6 +631,7 @@ int irdma_cm_del_listen(struct irdma_cm_core *cm_core, struct irdma_cm_listener 
 
 	listener->state = IRDMA_CM_LISTENER_PASSIVE_STATE;
 	listener->cm_id = NULL;
+	cm_core->stats.listens_destroyed++; /* the listening; one that is taken over begins another */
 	cm_core->stats.listeners_now--;
 	if (cm_id)
 		cm_id->rem_ref(cm_id);

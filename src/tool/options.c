@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "shim/options.h"
 #include "tool/perf.h"
-#include "tool/sim_engine.h"
+#include "tool/sim_list.h"
 #include "tool/tool.h"
 
 #define C BIT(TOOL_CONNECT)
@@ -29,6 +29,7 @@ enum key {
 	KEY_PRIVATE_HEX, KEY_PRIVATE_FILE, KEY_REJECT, KEY_REJECT_PERCENT, KEY_COUNT, KEY_RATE, KEY_PARALLEL, KEY_TIMEOUT, KEY_HOLD,
 	KEY_TOS, KEY_BIND, KEY_BACKLOG, KEY_JSON, KEY_PCAP, KEY_NODES, KEY_CONNECTIONS, KEY_LOSS, KEY_REORDER, KEY_DUPLICATE,
 	KEY_CORRUPT, KEY_DESTROY, KEY_DATA, KEY_LARGEST, KEY_LATENCY, KEY_SEED, KEY_DURATION, KEY_GEN, KEY_IPV6,
+	KEY_LATE, KEY_FLAP, KEY_VANISH, KEY_RESTART, KEY_ATTACK, KEY_ON_PATH, KEY_ONLY, KEY_PARANOID, KEY_MINIMISE,
 	KEY_LISTEN, KEY_VERB, KEY_TEST, KEY_SIZE, KEY_DEPTH,
 	KEY_IFACES, KEY_LOG, KEY_STATS, KEY_INTERVAL, KEY_RESPONDER_WAITS,
 };
@@ -84,13 +85,22 @@ static const struct row {
 	{ S, "corrupt", KEY_CORRUPT, "PERCENT", "frames damaged on the way" },
 	{ S, "latency", KEY_LATENCY, "MS", "one-way delay (0.05)" },
 	{ S, "reject", KEY_REJECT_PERCENT, "PERCENT", "requests that are rejected (10)" },
-	{ S, "destroy", KEY_DESTROY, "PERCENT", "sides that vanish at a random moment (5)" },
+	{ S, "late", KEY_LATE, "PERCENT", "requests answered late, perhaps too late (1)" },
+	{ S, "destroy", KEY_DESTROY, "PERCENT", "sides given up at a random moment (5)" },
+	{ S, "flap", KEY_FLAP, "PERCENT", "connections with a host whose interface or address goes and comes (0.1)" },
+	{ S, "vanish", KEY_VANISH, "PERCENT", "connections with a host that falls silent, perhaps for good (0.05)" },
+	{ S, "restart", KEY_RESTART, "PERCENT", "connections with a host that stops listening for a while (0.05)" },
+	{ S, "attack", KEY_ATTACK, "PERCENT", "connections attacked by those who guess sequence numbers (5)" },
+	{ S, "on-path", KEY_ON_PATH, "PERCENT", "connections attacked by those who know them (1)" },
 	{ S, "data", KEY_DATA, "PERCENT", "connections that move data (50)" },
 	{ S, "largest", KEY_LARGEST, "BYTES", "largest message (262144)" },
 	{ S, "seed", KEY_SEED, "N", "all chance comes from this (1)" },
 	{ S, "duration", KEY_DURATION, "SEC", "start nothing after this much virtual time" },
 	{ S, "gen", KEY_GEN, "1|2", "NIC generation: whole frames or address handles (2)" },
 	{ S, "ipv6", KEY_IPV6, NULL, "IPv6 only (both)" },
+	{ S, "paranoid", KEY_PARANOID, NULL, "recount the books of a NIC after each event (now and then)" },
+	{ S, "only", KEY_ONLY, "LIST", "leave out all connections but these: 3,17-20" },
+	{ S, "minimise", KEY_MINIMISE, "SEC", "time to make a run that fails smaller (60; 0: do not)" },
 	{ C | L | S, "pcap", KEY_PCAP, "FILE", "write the frames to a capture file (-: standard output)" },
 	{ C | L | G | P | D | S, "json", KEY_JSON, NULL, "one JSON object per line" },
 	{ C | L, "verbose", 'v', NULL, "show every frame" },
@@ -258,7 +268,16 @@ static bool parse_sim(int key, const char *arg, struct tool_options *o)
 	case KEY_DUPLICATE: return percent(arg, &s->duplicate);
 	case KEY_CORRUPT: return percent(arg, &s->corrupt);
 	case KEY_REJECT_PERCENT: return percent(arg, &s->reject);
+	case KEY_LATE: return percent(arg, &s->late);
 	case KEY_DESTROY: return percent(arg, &s->destroy);
+	case KEY_FLAP: return percent(arg, &s->flap);
+	case KEY_VANISH: return percent(arg, &s->vanish);
+	case KEY_RESTART: return percent(arg, &s->restart);
+	case KEY_ATTACK: return percent(arg, &s->attack);
+	case KEY_ON_PATH: return percent(arg, &s->on_path);
+	case KEY_ONLY: return sim_list_parse(arg, &s->only);
+	case KEY_PARANOID: s->paranoid = true; return true;
+	case KEY_MINIMISE: return parse_double(arg, 0, TIME_MAX_S, &s->minimise_s);
 	case KEY_DATA: return percent(arg, &s->data);
 	case KEY_LARGEST: return parse_u32(arg, 0, SIM_LARGEST_MAX, &s->largest);
 	case KEY_LATENCY: return parse_double(arg, 0, 10000, &s->latency_ms);
@@ -457,7 +476,10 @@ static void defaults(enum tool_command command, struct tool_options *o)
 		.backlog = 128,
 		.interval_s = command == TOOL_PING ? 1 : 0,
 		.family = AF_UNSPEC,
-		.sim = { .nodes = 8, .reject = 10, .destroy = 5, .data = 50, .largest = 256u << 10, .latency_ms = 0.05, .seed = 1, .gen = 2 },
+		.sim = {
+			.nodes = 8, .reject = 10, .late = 1, .destroy = 5, .flap = 0.1, .vanish = 0.05, .restart = 0.05, .attack = 5, .on_path = 1,
+			.data = 50, .largest = 256u << 10, .latency_ms = 0.05, .seed = 1, .gen = 2, .minimise_s = 60,
+		},
 	};
 	iwcm_options_init(&o->mpa);
 }

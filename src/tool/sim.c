@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /* tool: `uwarp sim`. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "tool/json.h"
-#include "tool/sim_engine.h"
-#include "tool/tool.h"
-
-static_assert(CM_CAUSES <= ARRAY_SIZE(((struct tool_sim_result *)0)->causes), "a counter per cause");
+#include "tool/sim_command.h"
+#include "tool/sim_list.h"
 
 static void on_progress(void *arg, u64 over, u64 virtual_ns)
 {
@@ -35,212 +35,23 @@ static void set_params(const struct tool_options *o, struct tool_sim_params *p)
 		.duplicate = s->duplicate / 100,
 		.corrupt = s->corrupt / 100,
 		.reject = s->reject / 100,
+		.late = s->late / 100,
 		.destroy = s->destroy / 100,
+		.flap = s->flap / 100,
+		.vanish = s->vanish / 100,
+		.restart = s->restart / 100,
+		.attack = s->attack / 100,
+		.on_path = s->on_path / 100,
 		.data = s->data / 100,
 		.largest = s->largest,
+		.paranoid = s->paranoid,
+		.only = s->only.n ? &s->only : NULL,
 		.progress = isatty(STDERR_FILENO) && !o->json ? on_progress : NULL,
 		.progress_arg = (void *)o,
 	};
 }
 
-/* ---- text ---- */
-
-static void print_pairs(const struct tool_sim_result *r)
-{
-	int a, b;
-
-	printf("outcomes, a row for the active side's, a column for the passive side's\n%-14s", "");
-	for (b = 0; b < SIM_OUTCOMES; b++)
-		printf(" %12s", tool_sim_outcome_str((enum tool_sim_outcome)b));
-	putchar('\n');
-	for (a = SIM_ESTABLISHED; a < SIM_OUTCOMES; a++) {
-		printf("  %-12s", tool_sim_outcome_str((enum tool_sim_outcome)a));
-		for (b = 0; b < SIM_OUTCOMES; b++)
-			printf(" %12llu", (unsigned long long)r->pairs[a][b]);
-		putchar('\n');
-	}
-}
-
-static void print_causes(const struct tool_sim_result *r)
-{
-	int i;
-
-	for (i = 0; i < CM_CAUSES; i++)
-		if (r->causes[i])
-			printf("  %9llu failed: %s\n", (unsigned long long)r->causes[i], iwcm_cause_str(i));
-}
-
-static void print_frames(const struct tool_sim_result *r)
-{
-	const struct port_wire_stats *w = &r->wire;
-	u64 caught = w->bad_checksum + w->malformed;
-
-	printf("frames: %llu sent, %llu delivered, %llu lost, %llu duplicated, %llu reordered,\n", (unsigned long long)w->frames,
-	       (unsigned long long)w->delivered, (unsigned long long)w->lost, (unsigned long long)w->duplicated,
-	       (unsigned long long)w->reordered);
-	printf("        %llu corrupted (%llu caught), %llu for nobody, %llu not taken;\n", (unsigned long long)w->corrupted,
-	       (unsigned long long)caught, (unsigned long long)w->unmatched,
-	       (unsigned long long)w->not_taken);
-	printf("        %llu retransmissions by the CM\n", (unsigned long long)r->stats.retransmits);
-	if (r->stats.cookies_sent)
-		printf("crowded listeners: %llu SYN cookies sent, %llu came back, %llu bad ones\n", (unsigned long long)r->stats.cookies_sent,
-		       (unsigned long long)r->stats.cookies_accepted, (unsigned long long)r->stats.cookies_bad);
-}
-
-static void print_data(const struct tool_sim_result *r)
-{
-	int v;
-
-	printf("data: %llu sides of connections, %llu had sent and got all of it; %llu work requests flushed,\n"
-	       "      %llu of them as they were wrong\n", (unsigned long long)r->data_sides, (unsigned long long)r->data_complete,
-	       (unsigned long long)r->flushed, (unsigned long long)r->blamed);
-	for (v = 0; v < SIM_VERBS; v++)
-		printf("  %-20s %9llu messages %12llu bytes\n", tool_sim_verb_str((enum tool_sim_verb)v), (unsigned long long)r->moved[v].messages,
-		       (unsigned long long)r->moved[v].bytes);
-}
-
-static void print_text(const struct tool_options *o, const struct tool_sim_result *r)
-{
-	double wall = (double)r->wall_ns / 1e9;
-
-	printf("%llu connections between %u hosts, generation %u, seed %llu: %llu events\n", (unsigned long long)r->started,
-	       o->sim.nodes, o->sim.gen, (unsigned long long)o->sim.seed, (unsigned long long)r->events);
-	print_pairs(r);
-	print_causes(r);
-	if (o->sim.data > 0)
-		print_data(r);
-	print_frames(r);
-	printf("left: %llu nodes, %llu listeners, %llu buffers, %llu queue pairs, %llu ports,\n", (unsigned long long)r->left_nodes,
-	       (unsigned long long)r->left_listeners, (unsigned long long)r->left_bufs, (unsigned long long)r->left_qps,
-	       (unsigned long long)r->left_ports);
-	printf("      %llu offloaded, %llu in TIME_WAIT, %llu frames, %llu timers\n", (unsigned long long)r->left_conns,
-	       (unsigned long long)r->left_time_waits, (unsigned long long)r->left_frames, (unsigned long long)r->left_timers);
-	printf("time: %.3f s virtual, %.3f s real, %.0f connections per second\n", (double)r->virtual_ns / 1e9, wall,
-	       wall > 0 ? (double)r->started / wall : 0);
-	if (r->damaged)
-		printf("%llu connections show damage that no checksum could\n", (unsigned long long)r->damaged);
-	printf("digest: %016llx\n", (unsigned long long)r->digest);
-	if (r->violations)
-		printf("WRONG: %llu checks failed, the first: %s\n", (unsigned long long)r->violations, r->first_violation);
-	else
-		printf("all checks held\n");
-}
-
-/* ---- JSON ---- */
-
-static void json_pairs(struct tool_json *j, const struct tool_sim_result *r)
-{
-	static const char *const keys[] = { "no_request", "established", "rejected", "failed", "destroyed" };
-	int a, b;
-
-	tool_json_object(j, "outcomes");
-	for (a = SIM_ESTABLISHED; a < SIM_OUTCOMES; a++) {
-		tool_json_object(j, keys[a]);
-		for (b = 0; b < SIM_OUTCOMES; b++)
-			tool_json_u64(j, keys[b], r->pairs[a][b]);
-		tool_json_object_end(j);
-	}
-	tool_json_object_end(j);
-	tool_json_object(j, "causes");
-	for (a = 0; a < CM_CAUSES; a++)
-		if (r->causes[a])
-			tool_json_u64(j, tool_cause_name(a), r->causes[a]);
-	tool_json_object_end(j);
-}
-
-static void json_frames(struct tool_json *j, const struct port_wire_stats *w)
-{
-	tool_json_object(j, "frames");
-	tool_json_u64(j, "sent", w->frames);
-	tool_json_u64(j, "delivered", w->delivered);
-	tool_json_u64(j, "lost", w->lost);
-	tool_json_u64(j, "duplicated", w->duplicated);
-	tool_json_u64(j, "reordered", w->reordered);
-	tool_json_u64(j, "corrupted", w->corrupted);
-	tool_json_u64(j, "bad_checksum", w->bad_checksum);
-	tool_json_u64(j, "malformed", w->malformed);
-	tool_json_u64(j, "unmatched", w->unmatched);
-	tool_json_u64(j, "not_taken", w->not_taken);
-	tool_json_object_end(j);
-}
-
-static void json_crowd(struct tool_json *j, const struct iwcm_stats *s)
-{
-	tool_json_object(j, "crowded_listeners");
-	tool_json_u64(j, "cookies_sent", s->cookies_sent);
-	tool_json_u64(j, "cookies_accepted", s->cookies_accepted);
-	tool_json_u64(j, "cookies_bad", s->cookies_bad);
-	tool_json_u64(j, "half_open_evicted", s->half_open_evicted);
-	tool_json_u64(j, "silent_evicted", s->silent_evicted);
-	tool_json_u64(j, "backlog_drops", s->backlog_drops);
-	tool_json_object_end(j);
-}
-
-static void json_data(struct tool_json *j, const struct tool_sim_result *r)
-{
-	static const char *const keys[] = { "send", "send_inv", "write", "write_imm", "read", "fetch_add", "cmp_swap", "bind" };
-	int v;
-
-	static_assert(ARRAY_SIZE(keys) == SIM_VERBS, "a key per verb");
-	tool_json_object(j, "data");
-	tool_json_u64(j, "sides", r->data_sides);
-	tool_json_u64(j, "complete", r->data_complete);
-	tool_json_u64(j, "flushed", r->flushed);
-	tool_json_u64(j, "blamed", r->blamed);
-	for (v = 0; v < SIM_VERBS; v++) {
-		tool_json_object(j, keys[v]);
-		tool_json_u64(j, "messages", r->moved[v].messages);
-		tool_json_u64(j, "bytes", r->moved[v].bytes);
-		tool_json_object_end(j);
-	}
-	tool_json_object_end(j);
-}
-
-static void json_left(struct tool_json *j, const struct tool_sim_result *r)
-{
-	tool_json_object(j, "left");
-	tool_json_u64(j, "nodes", r->left_nodes);
-	tool_json_u64(j, "listeners", r->left_listeners);
-	tool_json_u64(j, "buffers", r->left_bufs);
-	tool_json_u64(j, "queue_pairs", r->left_qps);
-	tool_json_u64(j, "ports", r->left_ports);
-	tool_json_u64(j, "offloaded", r->left_conns);
-	tool_json_u64(j, "time_waits", r->left_time_waits);
-	tool_json_u64(j, "frames", r->left_frames);
-	tool_json_u64(j, "timers", r->left_timers);
-	tool_json_object_end(j);
-}
-
-static void print_json(const struct tool_options *o, const struct tool_sim_result *r)
-{
-	struct tool_json j;
-	char digest[17];
-
-	snprintf(digest, sizeof(digest), "%016llx", (unsigned long long)r->digest);
-	tool_json_begin(&j, stdout);
-	tool_json_str(&j, "event", "summary");
-	tool_json_u64(&j, "connections", r->started);
-	tool_json_u64(&j, "hosts", o->sim.nodes);
-	tool_json_u64(&j, "generation", o->sim.gen);
-	tool_json_u64(&j, "seed", o->sim.seed);
-	tool_json_u64(&j, "events", r->events);
-	json_pairs(&j, r);
-	json_data(&j, r);
-	json_frames(&j, &r->wire);
-	tool_json_u64(&j, "retransmits", r->stats.retransmits);
-	json_crowd(&j, &r->stats);
-	json_left(&j, r);
-	tool_json_double(&j, "virtual_seconds", (double)r->virtual_ns / 1e9);
-	tool_json_double(&j, "seconds", (double)r->wall_ns / 1e9);
-	tool_json_str(&j, "digest", digest);
-	tool_json_u64(&j, "damaged", r->damaged);
-	tool_json_u64(&j, "violations", r->violations);
-	if (r->violations)
-		tool_json_str(&j, "first_violation", r->first_violation);
-	tool_json_end(&j);
-}
-
-/* ---- the command ---- */
+/* ---- signals ---- */
 
 #define TWICE_NS (300 * NSEC_PER_MSEC) /* timeout(1) delivers a signal twice */
 
@@ -267,44 +78,157 @@ static void catch_signals(void)
 	sigaction(SIGTERM, &sa, NULL);
 }
 
-static int simulate(const struct tool_options *o, struct tool_sim_params *p)
-{
-	struct tool_sim_result r;
-	int err = tool_sim_run(p, &r);
+/* ---- a run ---- */
 
-	if (interrupted)
-		tool_error("interrupted");
-	if (p->progress)
-		fputs("\r\033[K", stderr);
-	if (err) {
-		tool_error("the simulation cannot be set up: %s", strerror(-err));
-		return TOOL_LOCAL;
-	}
-	if (o->json)
-		print_json(o, &r);
-	else
-		print_text(o, &r);
-	return r.violations ? TOOL_PROTOCOL : TOOL_OK;
+struct run {
+	const struct tool_options *o;
+	bool small;             /* it is known to fail, and is to end with that */
+	const char *pcap;
+};
+
+static int open_capture(const struct run *run, struct tool_sim_params *p)
+{
+	char text[256];
+	int err;
+
+	if (!run->pcap)
+		return 0;
+	err = port_capture_open(run->pcap, &p->capture, text, sizeof(text));
+	if (err)
+		tool_error("capture: %s", text); /* which names the file */
+	return err;
 }
+
+static int close_capture(const struct run *run, const struct tool_sim_params *p)
+{
+	int err = p->capture ? port_capture_close(p->capture) : 0;
+
+	if (err)
+		tool_error("%s: %s", run->pcap, strerror(-err));
+	return err;
+}
+
+/* In a process of its own: sim_guard.c. */
+static int run_here(void *arg, u64 *heartbeat, struct tool_sim_result *r)
+{
+	const struct run *run = arg;
+	struct tool_sim_params p;
+	int err, closed;
+
+	set_params(run->o, &p);
+	p.stop = &interrupted;
+	p.heartbeat = heartbeat;
+	p.stop_at_violation = run->small;
+	err = open_capture(run, &p);
+	if (err)
+		return err;
+	err = tool_sim_run(&p, r);
+	closed = close_capture(run, &p);
+	if (p.progress)
+		fputs("\r\033[K", stderr);
+	if (err)
+		tool_error("the simulation cannot be set up: %s", strerror(-err));
+	return err ? err : closed;
+}
+
+static int guarded(struct run *run, u64 until_ns, bool quiet, struct tool_sim_result *r)
+{
+	const struct sim_guarded g = { .run = run_here, .arg = run, .until_ns = until_ns, .signal = &interrupted, .quiet = quiet };
+
+	return sim_guard_run(&g, r);
+}
+
+/* ---- a run that fails ---- */
+
+static int try_smaller(const struct tool_options *o, u64 until_ns, struct tool_sim_result *r)
+{
+	struct run run = { .o = o, .small = true };
+
+	return interrupted ? -EINTR : guarded(&run, until_ns, true, r);
+}
+
+static void say_command(const struct tool_options *o, const char *what, const struct tool_options *run)
+{
+	struct tool_json j;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f;
+
+	if (!o->json) {
+		printf("%s: ", what);
+		sim_print_command(stdout, run);
+		return;
+	}
+	f = open_memstream(&text, &len);
+	if (!f)
+		return;
+	sim_print_command(f, run);
+	fclose(f);
+	text[strcspn(text, "\n")] = '\0';
+	tool_json_begin(&j, stdout);
+	tool_json_str(&j, "event", what);
+	tool_json_str(&j, "command", text);
+	tool_json_end(&j);
+	free(text);
+}
+
+static void capture_smallest(const struct tool_options *o)
+{
+	struct run run = { .o = o, .small = true, .pcap = o->pcap };
+	struct tool_sim_result r;
+
+	if (o->pcap && strcmp(o->pcap, "-"))
+		guarded(&run, 0, true, &r);
+}
+
+static void copy_list(struct tool_sim_list *l)
+{
+	u64 *item = l->n ? malloc(l->n * sizeof(*item)) : NULL;
+
+	if (item)
+		memcpy(item, l->item, l->n * sizeof(*item));
+	*l = (struct tool_sim_list){ .item = item, .n = item ? l->n : 0 };
+}
+
+static void explain(const struct tool_options *o, struct tool_sim_result *r)
+{
+	u64 until_ns = loop_monotonic_ns() + (u64)(o->sim.minimise_s * 1e9);
+	struct tool_options small = *o;
+	unsigned int runs;
+
+	say_command(o, "again", o);
+	if (o->sim.minimise_s == 0 || interrupted)
+		return;
+	fflush(stdout);
+	copy_list(&small.sim.only);
+	runs = sim_minimise(&small, r, until_ns, try_smaller);
+	say_command(o, "smallest", &small);
+	if (!o->json)
+		printf("%u runs, %zu connections: %s\n", runs, small.sim.only.n, r->first_violation);
+	capture_smallest(&small);
+	free(small.sim.only.item);
+}
+
+/* ---- the command ---- */
 
 int tool_sim(const struct tool_options *o)
 {
-	struct tool_sim_params p;
-	char err[256];
-	int ret, closed;
+	struct run run = { .o = o, .pcap = o->pcap };
+	struct tool_sim_result r;
+	int err;
 
-	set_params(o, &p);
 	catch_signals();
-	p.stop = &interrupted;
-	if (o->pcap && port_capture_open(o->pcap, &p.capture, err, sizeof(err))) {
-		tool_error("capture: %s", err); /* which names the file */
+	err = guarded(&run, 0, false, &r);
+	if (interrupted)
+		tool_error("interrupted");
+	if (err)
 		return TOOL_LOCAL;
-	}
-	ret = simulate(o, &p);
-	closed = p.capture ? port_capture_close(p.capture) : 0;
-	if (closed) {
-		tool_error("%s: %s", o->pcap, strerror(-closed));
-		ret = ret ? ret : TOOL_LOCAL;
-	}
-	return ret;
+	if (o->json)
+		sim_print_json(o, &r);
+	else
+		sim_print_text(o, &r);
+	if (!r.violations)
+		return TOOL_OK;
+	explain(o, &r);
+	return TOOL_PROTOCOL;
 }

@@ -179,6 +179,7 @@ static void on_completion(struct sim_data *d, const struct ibv_wc *wc)
 {
 	struct sim *sim = d->side->sim;
 
+	sim_watch_progress(sim);
 	sim_digest(sim, loop_now(&sim->loop));
 	sim_digest(sim, d->side->serial << 32 | (u64)d->me << 31 | wc->wr_id);
 	sim_digest(sim, (u64)wc->status << 32 | wc->byte_len);

@@ -23,9 +23,9 @@ static void check_all_completed(struct sim_data *d)
 
 static void check_complete(struct sim_data *d)
 {
-	const struct sim *sim = d->side->sim;
+	const struct sim_rec *rec = sim_rec(d->side->sim, d->side->serial);
 
-	if (d->up && d->deal.orderly && !d->complete && sim_is_clean(sim->p) && !sim_rec(d->side->sim, d->side->serial)->aborted)
+	if (d->up && d->deal.orderly && !d->complete && sim_is_calm(d->side->sim, rec) && !rec->aborted)
 		sim_data_violation(d, "closed on a clean wire before all was done: sent %u of %u, seen %u of %u", d->done, d->own->n, d->seen, d->peers->n);
 }
 
@@ -37,7 +37,7 @@ static void check_terminated(struct sim_data *d)
 	struct sim_rec *rec = sim_rec(d->side->sim, d->side->serial);
 	struct rnic_qp_info info;
 
-	if (!sim_is_clean(d->side->sim->p) || rec->aborted)
+	if (!sim_is_calm(d->side->sim, rec) || rec->aborted)
 		return;
 	rnic_qp_query(d->qp, &info);
 	for (u32 i = 0; i < d->next; i++)

@@ -42,11 +42,6 @@ int sim_pattern_make(struct sim *sim)
 	return 0;
 }
 
-static void find_device(struct irdma_device *iwdev, void *arg)
-{
-	*(struct irdma_device **)arg = iwdev;
-}
-
 static int host_regions(struct sim_host *h)
 {
 	const struct rnic_mr_attr pattern = {
@@ -62,14 +57,8 @@ static int host_regions(struct sim_host *h)
 
 int sim_host_data_open(struct sim_host *h)
 {
-	struct irdma_device *iwdev = NULL;
-	int err;
+	int err = rnic_pd_create(h->iwdev, &h->pd);
 
-	iwcm_for_each_device(h->ctx, find_device, &iwdev);
-	h->iwdev = iwdev ? iwcm_device_get(h->ctx, iwdev) : NULL;
-	if (!h->iwdev)
-		return -ENODEV;
-	err = rnic_pd_create(h->iwdev, &h->pd);
 	return err ? err : host_regions(h);
 }
 
@@ -81,8 +70,6 @@ void sim_host_data_close(struct sim_host *h)
 		rnic_mr_destroy(h->counter_mr);
 	if (h->pd && rnic_pd_destroy(h->pd))
 		sim_violation(h->sim, "host %u: its protection domain is in use in the end", h->index);
-	if (h->iwdev)
-		iwcm_device_put(h->ctx, h->iwdev);
 }
 
 struct sim_host *sim_data_peer(const struct sim_data *d)

@@ -14,6 +14,12 @@
 #include "iwcm/iwcm.h"
 #include "port/port.h"
 
+/* Numbers of connections, in rising order. */
+struct tool_sim_list {
+	u64 *item;
+	size_t n;
+};
+
 struct tool_sim_params {
 	u32 nodes;               /* hosts, at least 2 */
 	u64 connections;         /* to start */
@@ -25,9 +31,16 @@ struct tool_sim_params {
 	double loss, reorder, duplicate, corrupt; /* probabilities */
 	double reject;           /* of a request */
 	double destroy;          /* that a side gives its id up at a random moment */
+	double late;             /* that a request is answered so late that the peer may have given up */
+	double flap, vanish, restart; /* that during a connection one of its hosts' interface or address goes and comes, its NIC falls silent, its program stops listening */
+	double attack, on_path;  /* that a connection is attacked: by those who guess; by those who know its sequence numbers */
 	double data;             /* that a connection moves data */
 	u32 largest;             /* bytes of a message, at most SIM_LARGEST_MAX */
-	struct port_capture *capture; /* sees the first host's NIC; or NULL */
+	const struct tool_sim_list *only; /* the connections that there are to be; NULL: all */
+	bool paranoid;           /* after each event recount the books of the NICs that it touched */
+	bool stop_at_violation;
+	u64 *heartbeat;          /* counts steps, for someone who watches; or NULL */
+	struct port_capture *capture; /* sees one NIC, the first host's, or with @only that of the host that begins the first of them; or NULL */
 	const volatile sig_atomic_t *stop; /* start nothing more once it is set, and end; or NULL */
 	void (*progress)(void *arg, u64 over, u64 virtual_ns); /* about once in a thousand connections; or NULL */
 	void *progress_arg;
@@ -50,6 +63,9 @@ enum tool_sim_verb {
 };
 #define SIM_LARGEST_MAX (16u << 20)
 
+enum tool_sim_trouble { SIM_FLAP, SIM_VANISH, SIM_RESTART, SIM_TROUBLES };
+#define SIM_ATTACKERS 3          /* blind, near, on the path: sim_attack.c */
+
 struct tool_sim_moved {
 	u64 messages, bytes;
 };
@@ -58,7 +74,8 @@ struct tool_sim_result {
 	u64 started;
 	u64 pairs[SIM_OUTCOMES][SIM_OUTCOMES]; /* [active][passive] */
 	u64 causes[32];          /* of SIM_FAILED on the active side, by enum cm_cause */
-	u64 events;
+	u64 events, steps, states, audits; /* for programs; of the wire; of the CMs' nodes; books recounted */
+	u64 troubles[SIM_TROUBLES], shots[SIM_ATTACKERS];
 	struct iwcm_stats stats; /* of all hosts */
 	struct port_wire_stats wire;
 	u64 virtual_ns, wall_ns;
@@ -68,8 +85,9 @@ struct tool_sim_result {
 	u64 flushed;             /* work requests that ended with their connection, */
 	u64 blamed;              /* of them with the peer's or the NIC's word that they were wrong; they were */
 	u64 left_nodes, left_listeners, left_bufs, left_qps, left_ports, left_conns, left_time_waits, left_frames, left_timers;
-	u64 damaged;             /* checks that did not hold because of corruption that no checksum shows */
+	u64 tampered;            /* checks that did not hold for a connection that somebody on the path had a hand in */
 	u64 violations;          /* checks that did not hold */
+	u64 started_then;        /* connections that had been started when the first one did not */
 	char first_violation[256];
 };
 

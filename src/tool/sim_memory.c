@@ -2,7 +2,7 @@
 /*
  * tool: is what has come into a simulated program's memory what was sent, there and nowhere else?
  *
- * Damage that TCP's checksum does not show (sim_damage.c) excuses a connection; with CRCs in use it does not, for what was delivered.
+ * An attacker on the path (sim_attack.c) excuses a connection; with CRCs in use it does not, for what was delivered.
  */
 #include <stdarg.h>
 #include <stdio.h>

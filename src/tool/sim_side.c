@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * tool: what the hosts of a simulation do.
+ * tool: what the programs on the hosts of a simulation do.
  *
- * The active side: pick two hosts and options, resolve, connect; when established, hang up at once, soon or never; be given up
- * at a random moment, perhaps. The passive side: take a while to answer, accept or reject; the same from there on. What
- * either sends as private data follows from the connection's serial number, so the other can check every byte.
+ * The active side: pick two hosts and options, resolve, connect; when established, hang up at once, soon or never. The passive side: take a while to answer, or too
+ * long; accept or reject; the same from there on. Either may be given up at a random moment, or as soon as it gets to a state picked at random, also from inside the
+ * handler of the event that brings it there; and some call the same thing twice. What either sends as private data follows from the connection's serial
+ * number, so the other can check every byte.
  *
  * Frames get lost, so a side may stay established while the other one has failed, with nothing to tell it. Like programs of
  * the real world each has a time limit for that.
@@ -14,45 +15,13 @@
 #include <string.h>
 #include "tool/sim_data.h"
 
-#define SOON_NS (2 * NSEC_PER_MSEC)
 #define PATIENCE_ACTIVE_NS (20 * NSEC_PER_SEC)
 #define PATIENCE_PASSIVE_NS (40 * NSEC_PER_SEC)
+#define STARTS_PER_HOST 100u    /* in a second */
+#define START_SPREAD_NS (20 * NSEC_PER_MSEC)
+#define ALIVE_MAX 16384u
 #define SLOW_ANSWER_NS (15 * NSEC_PER_SEC) /* above what the active side's CM waits */
 #define LATE_KILL_NS (3 * NSEC_PER_SEC)
-#define PDATA_REQUEST_MAX 508u
-#define PDATA_REJECT_MAX 255u
-
-enum pdata_kind { PDATA_REQUEST, PDATA_ACCEPT, PDATA_REJECT };
-
-/* ---- private data ---- */
-
-/* Mostly short; requests begin with the serial number. */
-static u32 pdata_make(const struct sim *sim, u64 serial, enum pdata_kind kind, u8 out[PDATA_REQUEST_MAX])
-{
-	u64 h = sim_mix(sim_mix(sim->p->seed + 1) ^ sim_mix(serial * 4 + kind));
-	u32 most = kind == PDATA_REJECT ? PDATA_REJECT_MAX : PDATA_REQUEST_MAX;
-	u32 least = kind == PDATA_REQUEST ? sizeof(serial) : 0, len, i;
-
-	len = h % 16 ? least + (u32)(h >> 8) % 57 : least + (u32)(h >> 8) % (most - least + 1);
-	for (i = 0; i < len; i++)
-		out[i] = (u8)(sim_mix(h + i / 8) >> i % 8 * 8);
-	if (kind == PDATA_REQUEST)
-		memcpy(out, &serial, sizeof(serial));
-	return len;
-}
-
-static bool pdata_check(struct sim *sim, u64 serial, enum pdata_kind kind, const struct iwcm_event *ev)
-{
-	u8 want[PDATA_REQUEST_MAX];
-	u32 len = pdata_make(sim, serial, kind, want);
-
-	if (ev->private_data_len == len && !memcmp(ev->private_data, want, len))
-		return true;
-	sim_violation_on(sim, sim_ends(&ev->local, &ev->remote),
-			 "connection %llu: private data of kind %d is not what was sent: %zu bytes, not %u",
-			 (unsigned long long)serial, kind, ev->private_data_len, len);
-	return false;
-}
 
 /* ---- sides ---- */
 
@@ -103,7 +72,10 @@ static struct sim_side *side_get(struct sim *sim, struct sim_host *host, u64 ser
 	s->id = NULL;
 	s->alive = true;
 	s->data = NULL;
-	s->up = s->disconnected = s->waiting_for_reply = false;
+	s->up = s->disconnected = false;
+	s->life = SIM_LIFE_NEW;
+	s->kill_in = SIM_LIFE_NONE;
+	sim_chance(sim, serial, active ? SIM_SALT_ACTIVE : SIM_SALT_PASSIVE, &s->rand);
 	sim->alive++;
 	return s;
 }
@@ -165,6 +137,7 @@ static void finish(struct sim_side *s)
 
 	timer_del(&s->act);
 	timer_del(&s->kill);
+	sim_note_troubles(sim, sim_rec(sim, s->serial));
 	destroy_id(s);
 	s->alive = false;
 	sim->alive--;
@@ -174,37 +147,68 @@ static void finish(struct sim_side *s)
 	sim_rec(sim, s->serial)->over = true;
 	if (++sim->over % 1024 == 0 && sim->p->progress)
 		sim->p->progress(sim->p->progress_arg, sim->over, loop_now(&sim->loop));
-	sim_start(sim, 2 * sim->p->latency_ns + SOON_NS);
+	sim_start_more(sim);
 }
 
-static void on_kill(struct timer_list *t)
+static void give_up(struct sim_side *s)
 {
-	struct sim_side *s = container_of(t, struct sim_side, kill);
-
 	if (!s->up)
 		view_of(s)->outcome = SIM_DESTROYED;
 	finish(s);
 }
 
+static void on_kill(struct timer_list *t)
+{
+	give_up(container_of(t, struct sim_side, kill));
+}
+
+/* True: it is no more. */
+static bool is_given_up(struct sim_side *s)
+{
+	if (!s->alive || s->life != s->kill_in)
+		return !s->alive;
+	give_up(s);
+	return true;
+}
+
 static void plan_kill(struct sim_side *s)
 {
 	struct sim *sim = s->sim;
-	u64 within = rand_gen_chance(&sim->rand, 0.7) ? 6 * sim->p->latency_ns + SOON_NS : LATE_KILL_NS;
+	u64 within = rand_gen_chance(&s->rand, 0.7) ? 6 * sim->p->latency_ns + SIM_SOON_NS : LATE_KILL_NS;
 
-	if (rand_gen_chance(&sim->rand, sim->p->destroy))
-		mod_timer(&s->kill, loop_now(&sim->loop) + rand_gen_below(&sim->rand, within + 1));
+	if (!rand_gen_chance(&s->rand, sim->p->destroy))
+		return;
+	sim_rec(sim, s->serial)->given_up = true;
+	if (rand_gen_below(&s->rand, 2))
+		s->kill_in = SIM_LIFE_RESOLVING + (enum sim_life)rand_gen_below(&s->rand, SIM_LIFE_OVER - SIM_LIFE_RESOLVING);
+	else
+		mod_timer(&s->kill, loop_now(&sim->loop) + rand_gen_below(&s->rand, within + 1));
+}
+
+/* Some call the same thing twice; no good comes of it, and no harm. */
+static bool calls_twice(struct sim_side *s)
+{
+	return !rand_gen_below(&s->rand, 32);
+}
+
+static void want_refused(struct sim_side *s, const char *what, int err)
+{
+	if (err >= 0)
+		sim_violation(s->sim, "connection %llu: %s a second time gives %d", (unsigned long long)s->serial, what, err);
 }
 
 /* ---- both: the established time ---- */
 
 static void hang_up(struct sim_side *s)
 {
-	bool abort = !rand_gen_below(&s->sim->rand, 8);
+	bool abort = !rand_gen_below(&s->rand, 8);
 	int err = abort ? iwcm_abort(s->id) : iwcm_disconnect(s->id);
 
 	sim_rec(s->sim, s->serial)->aborted |= abort;
 	if (err && err != -ENOTCONN)
 		sim_violation(s->sim, "disconnecting gives %d", err);
+	if (calls_twice(s))
+		iwcm_disconnect(s->id); /* 0, or it is over already */
 }
 
 /* One of the two hangs up, or both; the other has patience. */
@@ -218,12 +222,12 @@ static bool is_mine_to_end(const struct sim_side *s)
 void sim_side_done(struct sim_side *s)
 {
 	if (is_mine_to_end(s) && !s->disconnected)
-		act_in(s, rand_gen_below(&s->sim->rand, 4) ? 0 : SOON_NS, hang_up);
+		act_in(s, rand_gen_below(&s->rand, 4) ? 0 : SIM_SOON_NS, hang_up);
 }
 
 static void on_established(struct sim_side *s, const struct iwcm_event *ev)
 {
-	struct sim *sim = s->sim;
+	u64 latency = s->sim->p->latency_ns;
 	bool wait = s->data && (s->data->deal.orderly || s->data->deal.wrong);
 
 	s->up = true;
@@ -231,15 +235,13 @@ static void on_established(struct sim_side *s, const struct iwcm_event *ev)
 	if (s->data)
 		sim_data_up(s->data, &ev->info);
 	if (is_mine_to_end(s) && !wait)
-		act_in(s, rand_gen_below(&sim->rand, 4 * sim->p->latency_ns + SOON_NS), hang_up);
+		act_in(s, rand_gen_below(&s->rand, 4 * latency + SIM_SOON_NS), hang_up);
 	else
 		act_in(s, s->active ? PATIENCE_ACTIVE_NS : PATIENCE_PASSIVE_NS, hang_up);
 }
 
 static void on_disconnected(struct sim_side *s, const struct iwcm_event *ev)
 {
-	if (!s->up || s->disconnected)
-		sim_violation(s->sim, "connection %llu: DISCONNECTED twice, or before ESTABLISHED", (unsigned long long)s->serial);
 	s->disconnected = true;
 	if (s->data)
 		s->data->in_order = !ev->status;
@@ -249,10 +251,6 @@ static void on_closed(struct sim_side *s, const struct iwcm_event *ev)
 {
 	struct sim_view *v = view_of(s);
 
-	if (s->up && !s->disconnected)
-		sim_violation(s->sim, "connection %llu: CLOSED without DISCONNECTED", (unsigned long long)s->serial);
-	if (s->active && !s->up)
-		sim_violation(s->sim, "connection %llu: CLOSED, but never established", (unsigned long long)s->serial);
 	if (s->data)
 		s->data->closed = true;
 	if (!s->up && v->outcome != SIM_REJECTED)
@@ -262,10 +260,8 @@ static void on_closed(struct sim_side *s, const struct iwcm_event *ev)
 
 /* ---- active ---- */
 
-static void random_options(struct sim *sim, struct iwcm_options *o)
+static void random_options(struct rand_gen *g, struct iwcm_options *o)
 {
-	struct rand_gen *g = &sim->rand;
-
 	iwcm_options_init(o);
 	o->mpa_revision = rand_gen_below(g, 5) ? 2 : 1;
 	o->fall_back = rand_gen_below(g, 4);
@@ -275,25 +271,43 @@ static void random_options(struct sim *sim, struct iwcm_options *o)
 	o->markers = !rand_gen_below(g, 4);
 }
 
-static unsigned int random_depth(struct sim *sim)
+static unsigned int random_depth(struct rand_gen *g)
 {
-	return rand_gen_below(&sim->rand, 2) ? IWCM_MAX : (unsigned int)rand_gen_below(&sim->rand, 64);
+	return rand_gen_below(g, 2) ? IWCM_MAX : (unsigned int)rand_gen_below(g, 64);
 }
 
-static void random_target(struct sim *sim, const struct sim_host *to, struct sockaddr_storage *out)
+static void random_target(struct sim_side *s, const struct sim_host *to, struct sockaddr_storage *out)
 {
-	bool ipv4 = sim->p->ipv4 && (!sim->p->ipv6 || rand_gen_below(&sim->rand, 2));
-	bool exact = ipv4 == sim->p->ipv4 && rand_gen_below(&sim->rand, 4) == 0;
+	const struct tool_sim_params *p = s->sim->p;
+	bool ipv4 = p->ipv4 && (!p->ipv6 || rand_gen_below(&s->rand, 2));
+	bool exact = ipv4 == p->ipv4 && rand_gen_below(&s->rand, 4) == 0;
 
 	cm_addr_to_sockaddr(ipv4, ipv4 ? to->addr4 : to->addr6, (u16)(SIM_PORT + exact), out);
 }
 
-/* A call said no: no event comes. */
+/* A call said no: no event comes. In trouble it may. */
 static void refuse(struct sim_side *s, const char *what, int err)
 {
+	struct sim_rec *rec = sim_rec(s->sim, s->serial);
+
 	view_of(s)->outcome = SIM_FAILED;
-	sim_violation(s->sim, "connection %llu: %s gives %d", (unsigned long long)s->serial, what, err);
+	sim_note_troubles(s->sim, rec);
+	if (!rec->disturbed || err == -EINVAL || err == -EISCONN)
+		sim_violation(s->sim, "connection %llu: %s gives %d", (unsigned long long)s->serial, what, err);
 	finish(s);
+}
+
+static int resolve(struct sim_side *s, const struct iwcm_options *o, const struct sockaddr_storage *to)
+{
+	int err = iwcm_create_id(s->host->ctx, s, &s->id);
+
+	if (!err)
+		err = iwcm_set_options(s->id, o);
+	if (!err)
+		err = iwcm_resolve(s->id, NULL, (const struct sockaddr *)to);
+	if (!err && calls_twice(s))
+		want_refused(s, "resolving", iwcm_resolve(s->id, NULL, (const struct sockaddr *)to));
+	return err;
 }
 
 static void begin(struct sim_side *s)
@@ -305,21 +319,21 @@ static void begin(struct sim_side *s)
 	int err;
 
 	rec->from = (u16)s->host->index;
-	rec->to = (u16)((s->host->index + 1 + rand_gen_below(&sim->rand, sim->p->nodes - 1)) % sim->p->nodes);
-	random_target(sim, &sim->hosts[rec->to], &to);
-	random_options(sim, &o);
+	rec->to = (u16)((s->host->index + 1 + rand_gen_below(&s->rand, sim->p->nodes - 1)) % sim->p->nodes);
+	random_target(s, &sim->hosts[rec->to], &to);
+	random_options(&s->rand, &o);
 	rec->rev = (u8)o.mpa_revision;
 	rec->p2p = o.peer_to_peer;
 	rec->fall_back = o.fall_back;
-	err = iwcm_create_id(s->host->ctx, s, &s->id);
-	if (!err)
-		err = iwcm_set_options(s->id, &o);
-	if (!err)
-		err = iwcm_resolve(s->id, NULL, (const struct sockaddr *)&to);
-	if (err)
+	sim_trouble_plan(sim, s->serial);
+	err = resolve(s, &o, &to);
+	if (err) {
 		refuse(s, "resolving", err);
-	else
-		plan_kill(s);
+		return;
+	}
+	sim_order_did(s, SIM_DID_RESOLVE);
+	plan_kill(s);
+	is_given_up(s);
 }
 
 /* Queues and memory, if this is a connection that moves data. False: the side has ended. */
@@ -335,12 +349,12 @@ static bool give_data(struct sim_side *s)
 
 static void on_resolved(struct sim_side *s)
 {
-	u8 pdata[PDATA_REQUEST_MAX];
+	u8 pdata[SIM_PDATA_MAX];
 	struct iwcm_conn_param p = {
 		.private_data = pdata,
-		.private_data_len = pdata_make(s->sim, s->serial, PDATA_REQUEST, pdata),
-		.ird = random_depth(s->sim),
-		.ord = random_depth(s->sim),
+		.private_data_len = sim_pdata_make(s->sim, s->serial, SIM_PDATA_REQUEST, pdata),
+		.ird = random_depth(&s->rand),
+		.ord = random_depth(&s->rand),
 	};
 	struct sockaddr_storage local, remote;
 	int err;
@@ -352,11 +366,14 @@ static void on_resolved(struct sim_side *s)
 		refuse(s, "connecting", err);
 		return;
 	}
-	s->waiting_for_reply = true;
+	sim_order_did(s, SIM_DID_CONNECT);
 	s->sim->connect_calls++;
 	iwcm_local_addr(s->id, &local);
 	iwcm_remote_addr(s->id, &remote);
 	sim_rec(s->sim, s->serial)->ends = sim_ends(&local, &remote);
+	sim_attack_plan(s->sim, s->serial, &local, &remote);
+	if (calls_twice(s))
+		want_refused(s, "connecting", iwcm_connect(s->id, &p));
 }
 
 static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
@@ -368,9 +385,6 @@ static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
 	};
 	struct sim_rec *rec = sim_rec(s->sim, s->serial);
 
-	if (!s->waiting_for_reply)
-		sim_violation(s->sim, "connection %llu: %s without having asked", (unsigned long long)s->serial, iwcm_event_str(ev->type));
-	s->waiting_for_reply = false;
 	rec->rtr = (u8)ev->info.rtr_offered;
 	look(view_of(s), outcome[ev->type], &ev->info);
 	if (ev->type == IWCM_EVENT_CONNECT_ERROR) {
@@ -379,43 +393,66 @@ static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
 	} else if (ev->type == IWCM_EVENT_REJECTED) {
 		/* Who destroys a request rejects it, without data. */
 		if (ev->private_data_len || rec->rejected)
-			pdata_check(s->sim, s->serial, PDATA_REJECT, ev);
+			sim_pdata_check(s->sim, s->serial, SIM_PDATA_REJECT, ev);
 		finish(s);
 	} else {
-		pdata_check(s->sim, s->serial, PDATA_ACCEPT, ev);
+		sim_pdata_check(s->sim, s->serial, SIM_PDATA_ACCEPT, ev);
 		on_established(s, ev);
 	}
 }
 
-void sim_start(struct sim *sim, u64 within_ns)
+static bool may_start(struct sim *sim)
 {
-	struct sim_side *s;
-
 	if (sim->p->duration_ns && loop_now(&sim->loop) >= sim->p->duration_ns)
 		sim->ending = true;
 	if (sim->p->stop && *sim->p->stop)
 		sim->ending = true;
-	if (sim->ending || sim->r->started >= sim->p->connections)
-		return;
-	if (sim->r->started < UINT32_MAX && sim_rec(sim, sim->r->started))
-		s = side_get(sim, &sim->hosts[rand_gen_below(&sim->rand, sim->p->nodes)], sim->r->started, true);
-	else
-		s = NULL;
+	return !sim->ending && sim->r->started < sim_num_connections(sim);
+}
+
+static void start_one(struct sim *sim)
+{
+	u64 serial = sim_serial(sim, sim->r->started);
+	struct sim_side *s = NULL;
+
+	if (sim_rec(sim, serial))
+		s = side_get(sim, &sim->hosts[sim_first_host(sim, serial)], serial, true);
 	if (!s) {
 		sim_violation(sim, "out of memory after %llu connections", (unsigned long long)sim->r->started);
 		sim->ending = true;
 		return;
 	}
+	sim_rec(sim, serial)->begun = true;
 	sim->r->started++;
-	act_in(s, rand_gen_below(&sim->rand, within_ns + 1), begin);
+	act_in(s, rand_gen_below(&s->rand, START_SPREAD_NS), begin);
+}
+
+/* Each has its time, whatever became of the others; but so many at once are enough. */
+void sim_start_more(struct sim *sim)
+{
+	u64 gap = NSEC_PER_SEC / (sim->p->nodes * STARTS_PER_HOST), due;
+
+	while (may_start(sim) && sim->alive < ALIVE_MAX) {
+		due = sim_serial(sim, sim->r->started) * gap;
+		if (due > loop_now(&sim->loop)) {
+			mod_timer(&sim->starter, due);
+			return;
+		}
+		start_one(sim);
+	}
+}
+
+bool sim_starts_more(struct sim *sim)
+{
+	return may_start(sim);
 }
 
 /* ---- passive ---- */
 
 static void reject(struct sim_side *s)
 {
-	u8 pdata[PDATA_REQUEST_MAX];
-	u32 len = pdata_make(s->sim, s->serial, PDATA_REJECT, pdata);
+	u8 pdata[SIM_PDATA_MAX];
+	u32 len = sim_pdata_make(s->sim, s->serial, SIM_PDATA_REJECT, pdata);
 	int err;
 
 	view_of(s)->outcome = SIM_REJECTED;
@@ -423,6 +460,9 @@ static void reject(struct sim_side *s)
 	err = iwcm_reject(s->id, pdata, len);
 	if (!err) {
 		s->sim->reject_calls++;
+		sim_order_did(s, SIM_DID_REJECT);
+		if (calls_twice(s))
+			want_refused(s, "rejecting", iwcm_reject(s->id, pdata, len));
 	} else {
 		view_of(s)->outcome = SIM_FAILED; /* the peer has gone meanwhile */
 		sim_rec(s->sim, s->serial)->rejected = false;
@@ -431,12 +471,12 @@ static void reject(struct sim_side *s)
 
 static void accept_it(struct sim_side *s)
 {
-	u8 pdata[PDATA_REQUEST_MAX];
+	u8 pdata[SIM_PDATA_MAX];
 	struct iwcm_conn_param p = {
 		.private_data = pdata,
-		.private_data_len = pdata_make(s->sim, s->serial, PDATA_ACCEPT, pdata),
-		.ird = random_depth(s->sim),
-		.ord = random_depth(s->sim),
+		.private_data_len = sim_pdata_make(s->sim, s->serial, SIM_PDATA_ACCEPT, pdata),
+		.ird = random_depth(&s->rand),
+		.ord = random_depth(&s->rand),
 	};
 	int err;
 
@@ -446,26 +486,28 @@ static void accept_it(struct sim_side *s)
 	if (!err) {
 		s->sim->accept_calls++;
 		sim_rec(s->sim, s->serial)->accepted = true;
-	} else if (err != -ECONNRESET) {
+		sim_order_did(s, SIM_DID_ACCEPT);
+		if (calls_twice(s))
+			want_refused(s, "accepting", iwcm_accept(s->id, &p));
+	} else if (err != -ECONNRESET && !(err == -EINVAL && s->host->restarts)) { /* its listener has gone */
 		sim_violation(s->sim, "connection %llu: accepting gives %d", (unsigned long long)s->serial, err);
 	}
 }
 
 static void answer(struct sim_side *s)
 {
-	if (rand_gen_chance(&s->sim->rand, s->sim->p->reject))
+	if (rand_gen_chance(&s->rand, s->sim->p->reject))
 		reject(s);
 	else
 		accept_it(s);
+	is_given_up(s);
 }
 
-static u64 answer_delay(struct sim *sim)
+static u64 answer_delay(struct sim_side *s)
 {
-	u64 dice = rand_gen_below(&sim->rand, 100);
-
-	if (dice == 0)
-		return rand_gen_below(&sim->rand, SLOW_ANSWER_NS);
-	return dice < 70 ? 0 : rand_gen_below(&sim->rand, 2 * sim->p->latency_ns + SOON_NS);
+	if (rand_gen_chance(&s->rand, s->sim->p->late))
+		return rand_gen_below(&s->rand, SLOW_ANSWER_NS);
+	return rand_gen_below(&s->rand, 10) < 7 ? 0 : rand_gen_below(&s->rand, 2 * s->sim->p->latency_ns + SIM_SOON_NS);
 }
 
 /* A request that comes after its connection is over (a retransmission found its way late) is one all the same. */
@@ -477,12 +519,12 @@ static void on_request(struct sim_host *host, const struct iwcm_event *ev)
 
 	if (ev->private_data_len >= sizeof(serial))
 		memcpy(&serial, ev->private_data, sizeof(serial));
-	if (ev->private_data_len < sizeof(serial) || serial >= sim->r->started) {
+	if (ev->private_data_len < sizeof(serial) || serial >= sim->size_recs || !sim_rec(sim, serial)->begun) {
 		sim_violation_on(sim, sim_ends(&ev->local, &ev->remote), "host %u: a request with foreign private data", host->index);
 		iwcm_destroy_id(ev->id);
 		return;
 	}
-	if (!pdata_check(sim, serial, PDATA_REQUEST, ev)) {
+	if (!sim_pdata_check(sim, serial, SIM_PDATA_REQUEST, ev)) {
 		iwcm_destroy_id(ev->id); /* which connection is it? */
 		return;
 	}
@@ -495,8 +537,11 @@ static void on_request(struct sim_host *host, const struct iwcm_event *ev)
 	iwcm_set_user(ev->id, s);
 	sim_rec(sim, serial)->requests++;
 	look(view_of(s), SIM_FAILED, &ev->info);
+	sim_order_got(s, IWCM_EVENT_CONNECT_REQUEST);
 	plan_kill(s);
-	delay = answer_delay(sim);
+	if (is_given_up(s))
+		return;
+	delay = answer_delay(s);
 	if (delay)
 		act_in(s, delay, answer);
 	else
@@ -515,8 +560,6 @@ static void on_side_event(struct sim_side *s, const struct iwcm_event *ev)
 		refuse(s, "RESOLVE_ERROR", ev->status);
 		break;
 	case IWCM_EVENT_ESTABLISHED:
-		if (s->up)
-			sim_violation(s->sim, "connection %llu: ESTABLISHED twice", (unsigned long long)s->serial);
 		if (s->active)
 			on_reply(s, ev);
 		else
@@ -532,10 +575,8 @@ static void on_side_event(struct sim_side *s, const struct iwcm_event *ev)
 	case IWCM_EVENT_CLOSED:
 		on_closed(s, ev);
 		break;
-	case IWCM_EVENT_CONNECT_REQUEST:
-	case IWCM_EVENT_DEVICE_REMOVED:
 	default:
-		sim_violation(s->sim, "connection %llu: event %d", (unsigned long long)s->serial, ev->type);
+		break; /* sim_order_got() has said so */
 	}
 }
 
@@ -546,6 +587,8 @@ void sim_on_event(void *arg, const struct iwcm_event *ev)
 	struct sim_side *s = iwcm_user(ev->id);
 
 	sim->r->events++;
+	sim_watch_progress(sim);
+	sim_watch_touch(host);
 	sim_digest(sim, loop_now(&sim->loop));
 	sim_digest(sim, (u64)ev->type << 32 | (u32)ev->status);
 	sim_digest(sim, (u64)host->index << 32 | (u32)ev->info.cause);
@@ -554,8 +597,11 @@ void sim_on_event(void *arg, const struct iwcm_event *ev)
 		return;
 	}
 	sim_digest(sim, s ? s->serial : UINT64_MAX);
-	if (!s || !s->alive || s->id != ev->id)
-		sim_violation(sim, "host %u: %s of an id that was destroyed", host->index, iwcm_event_str(ev->type));
-	else
+	if (!s || !s->alive || s->id != ev->id) {
+		sim_violation(sim, "order: host %u: %s of an id that was destroyed", host->index, iwcm_event_str(ev->type));
+		return;
+	}
+	if (sim_order_got(s, ev->type) && !is_given_up(s))
 		on_side_event(s, ev);
+	is_given_up(s);
 }

@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "cm/cm.h"
 #include "iwcm/iwcm.h"
+#include "tool/sim_engine.h"
 
 #define TOOL_VERSION "0.1.0"
 
@@ -39,13 +40,15 @@ struct tool_pdata {
 
 struct tool_sim_options {
 	u32 nodes;
-	double loss, reorder, duplicate, corrupt, reject, destroy, data; /* percent */
+	double loss, reorder, duplicate, corrupt, reject, late, destroy, flap, vanish, restart, attack, on_path, data; /* percent */
 	u32 largest;
 	double latency_ms;
 	double duration_s;
 	u64 seed;
 	u32 gen;
-	bool ipv6;
+	bool ipv6, paranoid;
+	struct tool_sim_list only;     /* none: all */
+	double minimise_s;
 };
 
 #define TOOL_PERF_SIZES 16
