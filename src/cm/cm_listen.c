@@ -115,7 +115,6 @@ static void listener_activate(struct irdma_cm_listener *l, const struct irdma_cm
 	l->state = IRDMA_CM_LISTENER_ACTIVE_STATE;
 	if (l->cm_id)
 		l->cm_id->add_ref(l->cm_id);
-	l->cm_core->stats.listens_created++;
 	l->cm_core->stats.listeners_now++;
 }
 
@@ -152,6 +151,7 @@ struct irdma_cm_listener *irdma_make_listen_node(struct irdma_cm_core *cm_core, 
 	hash_add(&cm_core->listeners_ht, &l->hn, hash_of(&cm_core->listeners_ht, &key, sizeof(key)));
 	l->hashed = true;
 	LIST_INSERT_HEAD(&cm_core->listen_list, l, list);
+	cm_core->stats.listens_created++;
 	listener_activate(l, cm_info);
 	return l;
 }
