@@ -60,6 +60,11 @@ sim: ## 20 seeds of 100,000 connections under loss, reordering, duplication and 
 	scripts/build.sh $(BUILD)
 	scripts/sim.sh $(BUILD)
 
+.PHONY: fuzz
+fuzz: ## fuzz targets, one minute each (FUZZ_SECONDS, FUZZ_JOBS, FUZZ_TARGETS; FUZZ_MERGE=1: minimise the corpora)
+	scripts/deps.sh build fuzz
+	scripts/fuzz.sh $(BUILD)
+
 install: all man ## install under $(DESTDIR)$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 	for page in $(BUILD)/man/*.[1-9]; do \
