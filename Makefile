@@ -69,6 +69,11 @@ stress: ## threads: all verbs and CM calls on shared objects, interleavings shak
 	scripts/deps.sh build check
 	scripts/stress.sh $(BUILD)
 
+.PHONY: fuzz
+fuzz: ## fuzz targets, one minute each (FUZZ_SECONDS, FUZZ_JOBS, FUZZ_TARGETS; FUZZ_MERGE=1: minimise the corpora)
+	scripts/deps.sh build fuzz
+	scripts/fuzz.sh $(BUILD)
+
 install: all man ## install under $(DESTDIR)$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 	for page in $(BUILD)/man/*.[1-9]; do \

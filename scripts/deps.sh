@@ -12,6 +12,7 @@ declare -A group=(
 	[check]='clang clang-tidy libclang-rt-14-dev gcovr tshark man-db groff-base iproute2 nftables
 		python3 util-linux binutils librdmacm-dev rdmacm-utils ibverbs-utils
 		perftest fio libfabric-bin python3-pyverbs procps'
+	[fuzz]='clang llvm libclang-rt-14-dev'
 	[man]='linux-kbuild-6.1 perl python3'
 	[bench]='iperf3 librdmacm-dev python3 coreutils'
 	# What goes into the guest is downloaded and unpacked by tests/siw/build-guest.sh, and not installed.

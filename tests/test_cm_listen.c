@@ -186,6 +186,7 @@ static void passive_listener_is_taken_over(void **state)
 		assert_ptr_equal(listener_of(&e.l), l);
 		assert_ptr_equal(l->filter, f);
 		assert_int_equal(l->refcnt, 2);
+		assert_int_equal(fx_stats(&e.fx, 0).listeners_now, 1);
 		fx_peer_send(&e.p, PKT_FIN | PKT_ACK, NULL, 0);
 		assert_int_equal(e.p.node->state, ST(CLOSED));
 		assert_int_equal(l->refcnt, 1);

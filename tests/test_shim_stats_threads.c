@@ -324,10 +324,13 @@ static void names_without_an_end_and_with_escapes(void **state)
 	memset(s->program, 'x', sizeof(s->program));
 	s->program[0] = 033;
 	memset(s->device[0].name, 'y', sizeof(s->device[0].name));
+	s->device[0].name[1] = 0x7F;
+	s->device[0].name[2] = 033;
 	make_clean(s);
 	assert_int_equal(s->program[0], '?');
 	assert_int_equal(strlen(s->program), sizeof(s->program) - 1);
 	assert_int_equal(strlen(s->device[0].name), sizeof(s->device[0].name) - 1);
+	assert_memory_equal(s->device[0].name, "y??y", 4);
 	free(s);
 }
 

@@ -138,18 +138,22 @@ static struct shim_stats *read_stats(int fd, int *err)
 	return NULL;
 }
 
-/* No strings without an end; none that the terminal would obey. */
+/* No string without an end; none that the terminal would obey. */
+static void clean_string(char *s, size_t size)
+{
+	s[size - 1] = '\0';
+	for (; *s; s++)
+		if ((unsigned char)*s < ' ' || *s == 0x7F)
+			*s = '?';
+}
+
 static void make_clean(struct shim_stats *s)
 {
 	u32 i;
-	size_t c;
 
-	s->program[sizeof(s->program) - 1] = '\0';
-	for (c = 0; s->program[c]; c++)
-		if ((unsigned char)s->program[c] < ' ' || s->program[c] == 0x7F)
-			s->program[c] = '?';
+	clean_string(s->program, sizeof(s->program));
 	for (i = 0; i < s->devices; i++)
-		s->device[i].name[sizeof(s->device[i].name) - 1] = '\0';
+		clean_string(s->device[i].name, sizeof(s->device[i].name));
 }
 
 static struct shim_stats *ask(struct process *p, int *err)
