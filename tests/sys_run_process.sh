@@ -44,6 +44,22 @@ pair 'a server that becomes a daemon while it listens' daemon ''
 want "the client to end in order" has client.out '^done$'
 end
 
+# Both clients are served at a time, so each by another child; the parent, which has the listener too, takes none.
+begin "a server that listens, and leaves its clients to children"
+free_port
+start_server server "$process" workers "$port"
+for i in 1 2; do
+	start "client$i" "$process" client "$port" 40 stay
+	want "both children" wait_for server.out '^ready$' 2 # and not before the first client
+	want "messages of client $i" wait_for "client$i.out" '^exchanged 40$'
+done
+stop client1
+stop client2
+want "each client to be served" wait_for server.out '^served 40$' 2
+join server
+want "the server's status 0, not ${status_of[server]}" is "${status_of[server]}" 0
+end
+
 pair 'a client that forks while it is connected' '' fork
 want "the client to end in order" has client.out '^done$'
 end

@@ -289,10 +289,12 @@ int iwcm_get_event(struct iwcm_ctx *ctx, struct iwcm_event *out, int timeout_ms)
 
 	if (timeout_ms > 0)
 		deadline_in(timeout_ms, &until);
+	iwcm_fork_wait(ctx, true);
 	iwcm_lock(ctx);
 	while (!(taken = take(ctx, out)) && !err)
 		err = timeout_ms ? wait_posted(ctx, timeout_ms > 0 ? &until : NULL) : -ETIMEDOUT;
 	iwcm_unlock(ctx);
+	iwcm_fork_wait(ctx, false);
 	if (taken) /* even at the very end of the time */
 		return 0;
 	return err == -ETIMEDOUT ? -EAGAIN : err;

@@ -49,6 +49,12 @@ void iwcm_fork_notify(struct iwcm_ctx *ctx, void (*fn)(void *arg), void *arg)
 	__atomic_store_n(&ctx->fork.notify, fn, __ATOMIC_RELEASE);
 }
 
+void iwcm_fork_wait(struct iwcm_ctx *ctx, bool begin)
+{
+	if (ctx->host)
+		port_host_wait(ctx->host, begin);
+}
+
 unsigned int iwcm_fork_count(const struct iwcm_ctx *ctx)
 {
 	return port_host_forks(ctx->host);

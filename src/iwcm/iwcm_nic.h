@@ -58,6 +58,8 @@ int iwcm_fork_resume(struct iwcm_ctx *ctx); /* 0 also if nothing is to be done; 
 int iwcm_fork_adopt(struct iwcm_ctx *ctx);
 /* @fn is told when the process that had the sockets has ended and this one serves them now. From a thread of its own, no lock held. Any time. */
 void iwcm_fork_notify(struct iwcm_ctx *ctx, void (*fn)(void *arg), void *arg);
+/* The user begins, or ends, to wait for what listeners get: among processes that share some, the one that waits gets the connection. iwcm_get_event() says so itself. */
+void iwcm_fork_wait(struct iwcm_ctx *ctx, bool begin);
 /* How many forks lie behind this process whose parent served sockets. What @fn takes over is what was there at the last one. */
 unsigned int iwcm_fork_count(const struct iwcm_ctx *ctx);
 

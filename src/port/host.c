@@ -463,6 +463,7 @@ void port_host_close(struct port_host *h)
 	hash_destroy(&h->reservations);
 	pthread_mutex_destroy(&h->lock);
 	fd_disown_close(h->epfd);
+	host_fork_destroy(h);
 	free(h->slots);
 	free(h);
 }

@@ -7,12 +7,23 @@
  * Since close() ends nothing while another process has the socket, host_close_fd() says it explicitly from then on. Reservations' sockets are
  * not put by: binding is all that was done to them.
  *
+ * Listeners that two processes serve. A connection that the wrong one accepts waits for a user who does not come: a server that listens and then forks its workers only waits
+ * for these to end; one that becomes a daemon ends. So a connection stays in the kernel's queue until it is clear whose it is (host_fork_yields()): it goes to a process whose user
+ * waits for events just now, at once. A process whose user never asked for an event leaves it for FORK_GRACE_MS after a fork, for its child may be about to ask; and for good when a
+ * child does: when that ends, another child may ask, or this user. Where several ask, one that is busy leaves it to the others for BUSY_MS. Users that sit in poll()
+ * are not seen: they count as busy, or, while they have not taken any event, as not asking.
+ *
  * What the child has from its parent it may close, as a program that starts another one does: see base/fd.h. What is gone then ends like a connection that was reset.
  */
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "port/host_internal.h"
+
+#define FORK_GRACE_MS 1000u
+#define BUSY_MS 1000u
+#define FOR_EVER UINT64_MAX
 
 static int *fd_of(struct host_obj *o)
 {
@@ -21,6 +32,147 @@ static int *fd_of(struct host_obj *o)
 	return &container_of(o, struct host_listener, obj)->fd;
 }
 
+/* ---- listeners that processes share ---- */
+
+/* Locked. Without the memory each process takes what it gets. */
+static void found_family(struct port_host *h)
+{
+	void *p;
+
+	if (h->family)
+		return;
+	p = mmap(NULL, sizeof(*h->family), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	__atomic_store_n(&h->family, p == MAP_FAILED ? NULL : p, __ATOMIC_RELEASE);
+}
+
+void host_fork_destroy(struct port_host *h)
+{
+	if (h->family)
+		munmap(h->family, sizeof(*h->family));
+}
+
+/* Locked. */
+static void each_listener(struct port_host *h, void (*fn)(struct port_host *h, struct host_listener *l))
+{
+	for (u32 i = 1; i < h->nslots; i++) {
+		struct host_obj *o = h->slots[i].obj;
+
+		if (o && o->kind == HOST_LISTENER)
+			fn(h, container_of(o, struct host_listener, obj));
+	}
+}
+
+static void share(struct port_host *h, struct host_listener *l)
+{
+	found_family(h);
+	l->shared = l->shared || l->fd >= 0;
+}
+
+/* Other processes whose users may ask for connections: others that did, or this one's parent, which may also make more of them. */
+static bool has_others(const struct port_host *h)
+{
+	if (__atomic_load_n(&h->family->adopters, __ATOMIC_SEQ_CST) != h->adopter)
+		return true;
+	return h->adopted && getppid() == h->parent;
+}
+
+/* How long a connection is left to others. */
+static u64 yield_ms(const struct port_host *h)
+{
+	u64 end = h->forked_ms + FORK_GRACE_MS, now = host_now_ms(h);
+
+	if (__atomic_load_n(&h->waiters, __ATOMIC_SEQ_CST) > h->given)
+		return 0;
+	if (__atomic_load_n(&h->asked, __ATOMIC_RELAXED))
+		return has_others(h) ? BUSY_MS : 0;
+	if (h->adopted)
+		return BUSY_MS;
+	if (has_others(h))
+		return FOR_EVER;
+	return now < end ? end - now : 0;
+}
+
+/**
+ * host_fork_yields() - shall other processes have what waits at a listener?
+ * @h: the instance
+ * @l: the listener; paused if so
+ *
+ * Return: true if so, for now.
+ */
+bool host_fork_yields(struct port_host *h, struct host_listener *l)
+{
+	u64 ms = l->shared && h->family ? yield_ms(h) : 0;
+
+	if (!ms || (l->yielded && ms != FOR_EVER)) {
+		l->yielded = false;
+		return false;
+	}
+	host_listener_pause(h, l, HOST_PAUSE_YIELD, true);
+	if (ms != FOR_EVER)
+		host_arm(h, &l->obj, ms);
+	return true;
+}
+
+/**
+ * host_fork_took() - a connection was accepted
+ * @h: the instance
+ * @l: its listener
+ */
+void host_fork_took(struct port_host *h, const struct host_listener *l)
+{
+	if (l->shared && h->given < __atomic_load_n(&h->waiters, __ATOMIC_RELAXED))
+		h->given++;
+}
+
+static void stop_yielding(struct port_host *h, struct host_listener *l)
+{
+	if (l->paused & HOST_PAUSE_YIELD)
+		host_listener_pause(h, l, HOST_PAUSE_YIELD, false);
+}
+
+/* Locked. */
+static void begin_asking(struct port_host *h)
+{
+	if (h->adopted && !h->adopter) {
+		h->adopter = true;
+		__atomic_fetch_add(&h->family->adopters, 1, __ATOMIC_SEQ_CST);
+	}
+	each_listener(h, stop_yielding);
+}
+
+/* Locked: what was taken for the thread that ends is not for the next one. */
+static void forget_given(struct port_host *h)
+{
+	u32 waiters = __atomic_load_n(&h->waiters, __ATOMIC_RELAXED);
+
+	h->given = min(h->given ? h->given - 1 : 0, waiters);
+}
+
+/**
+ * port_host_wait() - the user begins, or ends, to wait for what comes from listeners
+ * @h: the instance
+ * @begin: it begins
+ */
+void port_host_wait(struct port_host *h, bool begin)
+{
+	if (begin) {
+		__atomic_store_n(&h->asked, true, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&h->waiters, 1, __ATOMIC_SEQ_CST);
+	} else {
+		__atomic_fetch_sub(&h->waiters, 1, __ATOMIC_SEQ_CST);
+	}
+	if (likely(!__atomic_load_n(&h->family, __ATOMIC_ACQUIRE)))
+		return;
+	pthread_mutex_lock(&h->lock);
+	if (begin)
+		begin_asking(h);
+	else
+		forget_given(h);
+	pthread_mutex_unlock(&h->lock);
+}
+
+/* ---- fork ---- */
+
 /**
  * port_host_fork_prepare() - this process is about to fork
  * @h: the instance; the loop's thread is not in it
@@ -28,6 +180,7 @@ static int *fd_of(struct host_obj *o)
 void port_host_fork_prepare(struct port_host *h)
 {
 	pthread_mutex_lock(&h->lock);
+	each_listener(h, share);
 }
 
 /**
@@ -37,6 +190,7 @@ void port_host_fork_prepare(struct port_host *h)
 void port_host_fork_parent(struct port_host *h)
 {
 	host_sockets_shared |= h->nslots > 0;
+	h->forked_ms = loop_monotonic_ns() / NSEC_PER_MSEC;
 	pthread_mutex_unlock(&h->lock);
 }
 
@@ -69,6 +223,9 @@ void port_host_fork_child(struct port_host *h)
 		h->forks++;
 	}
 	h->epfd = -1;
+	h->given = h->waiters = 0;
+	h->asked = h->adopted = h->adopter = false;
+	h->parent = getppid();
 	for (i = 1; i < h->nslots; i++)
 		if (h->slots[i].obj)
 			put_by(h, h->slots[i].obj);
@@ -127,6 +284,7 @@ static void adopt(struct port_host *h, struct host_obj *o)
 		return;
 	}
 	l = container_of(o, struct host_listener, obj);
+	l->paused &= ~HOST_PAUSE_YIELD;
 	host_watch(h, o, l->fd, l->paused ? 0 : EPOLLIN);
 }
 
@@ -143,6 +301,7 @@ bool port_host_fork_adopt(struct port_host *h, bool all)
 	u32 i;
 
 	pthread_mutex_lock(&h->lock);
+	h->adopted |= all;
 	for (i = 1; i < h->nslots; i++) {
 		struct host_obj *o = h->slots[i].obj;
 

@@ -87,6 +87,7 @@ struct host_reservation {
 #define HOST_PAUSE_UP 0x1u       /* may_accept() said no; until filter_kick() */
 #define HOST_PAUSE_WAITING 0x2u  /* HOST_WAITING_MAX reached; until the CM answers one */
 #define HOST_PAUSE_ERROR 0x4u    /* accept() failed; until the timer */
+#define HOST_PAUSE_YIELD 0x8u    /* another process may want the connection more; until the timer, or the user asks (host_fork.c) */
 
 struct host_conn;
 TAILQ_HEAD(host_conn_list, host_conn);
@@ -103,6 +104,13 @@ struct host_listener {
 	u64 last_batch;           /* batch in which it was ready last */
 	u32 waiting;              /* connections in .conns */
 	struct host_conn_list conns;
+	bool shared;              /* it is older than a fork() */
+	bool yielded;             /* it has waited for another process, and its time is up */
+};
+
+/* What the processes of a family have in common: in memory that fork() does not copy. */
+struct host_family {
+	u32 adopters;             /* atomic: children that serve their parent's listeners beside it, and whose user has asked for what comes from them */
 };
 
 /*
@@ -195,6 +203,14 @@ struct port_host {
 	pthread_mutex_t lock;
 
 	u32 forks;                  /* that put sockets by; host_fork.c */
+	struct host_family *family; /* NULL until the first one */
+	u64 forked_ms;              /* when this process did last */
+	bool adopted;               /* this process serves its parent's sockets... */
+	pid_t parent;
+	bool adopter;               /* ...and is one of .family's */
+	u32 given;                  /* connections from shared listeners for users that wait */
+	u32 waiters;                /* atomic: threads of the user that wait for events of a listener */
+	bool asked;                 /* atomic: one ever did, in this process */
 	struct host_slot *slots;
 	u32 nslots, free_slot;      /* slot 0 is never used: it ends the list of free ones */
 
@@ -271,9 +287,15 @@ void host_release(struct port *p, bool ipv4, const u32 *addr, u16 number);
 int host_filter_add(struct port *p, const struct port_filter_attr *a, struct port_filter **out);
 void host_filter_del(struct port *p, struct port_filter *f);
 void host_filter_kick(struct port *p, struct port_filter *f);
+void host_listener_pause(struct port_host *h, struct host_listener *l, u32 reason, bool on); /* locked */
 void host_listener_event(struct port_host *h, struct host_listener *l); /* locked; gives the lock up */
 void host_listener_timer(struct port_host *h, struct host_listener *l); /* locked */
 void host_listener_leave(struct port_host *h, struct host_conn *c);     /* locked: @c waits no longer */
+
+/* host_fork.c */
+void host_fork_destroy(struct port_host *h);
+bool host_fork_yields(struct port_host *h, struct host_listener *l);    /* locked: leave what waits to other processes, for now */
+void host_fork_took(struct port_host *h, const struct host_listener *l); /* locked: a connection was accepted */
 
 /* host_conn.c: what the CM does */
 struct host_conn *host_conn_new(struct host_port *p, const struct pkt_tuple *t, enum host_state s); /* locked */

@@ -30,6 +30,18 @@ static void set_paused(struct port_host *h, struct host_listener *l, u32 paused)
 }
 
 /**
+ * host_listener_pause() - one more reason not to accept, or one less
+ * @h: the instance
+ * @l: the listener
+ * @reason: HOST_PAUSE_*
+ * @on: more
+ */
+void host_listener_pause(struct port_host *h, struct host_listener *l, u32 reason, bool on)
+{
+	set_paused(h, l, on ? l->paused | reason : l->paused & ~reason);
+}
+
+/**
  * host_listener_leave() - a connection does not wait for the CM's answer any more
  * @h: the instance
  * @c: the connection; harmless if it did not wait
@@ -78,13 +90,14 @@ static void accept_failed(struct port_host *h, struct host_listener *l, int erro
 }
 
 /**
- * host_listener_timer() - accept() may work again
+ * host_listener_timer() - accept() may work again, or other processes had their time
  * @h: the instance
  * @l: the listener
  */
 void host_listener_timer(struct port_host *h, struct host_listener *l)
 {
-	set_paused(h, l, l->paused & ~HOST_PAUSE_ERROR);
+	l->yielded |= !!(l->paused & HOST_PAUSE_YIELD);
+	set_paused(h, l, l->paused & ~(HOST_PAUSE_ERROR | HOST_PAUSE_YIELD));
 }
 
 /* Locked. Local address and number are the listener's, unless that is on every address. */
@@ -150,6 +163,7 @@ static bool accept_one(struct port_host *h, struct host_listener *l)
 	int fd = accept4(l->fd, (struct sockaddr *)&ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd >= 0) {
+		host_fork_took(h, l);
 		fd_own(fd);
 		accepted(h, l, fd, &ss);
 		return true;
@@ -183,7 +197,7 @@ void host_listener_event(struct port_host *h, struct host_listener *l)
 	l->last_batch = h->batch;
 	host_obj_get(&l->obj);
 	for (i = 0; i < l->burst && !l->paused; i++)
-		if (!may_accept(h, l) || !accept_one(h, l) || l->obj.dead)
+		if (host_fork_yields(h, l) || !may_accept(h, l) || !accept_one(h, l) || l->obj.dead)
 			break;
 	host_obj_put(h, &l->obj);
 }

@@ -174,6 +174,11 @@ int port_host_fork_resume(struct port_host *h); /* 0, -EMFILE, -ENOMEM */
 /* Those of the last fork of a process that served any, or @all. True if some stay put by. */
 bool port_host_fork_adopt(struct port_host *h, bool all);
 u32 port_host_forks(const struct port_host *h); /* forks whose parent served sockets */
+/*
+ * The user begins, or ends, to wait for what comes from listeners. Where processes share a listener, the one whose user waits gets the connection. Any
+ * thread.
+ */
+void port_host_wait(struct port_host *h, bool begin);
 
 /* ---- wire port: a network inside the process ---- */
 struct port_wire;

@@ -147,6 +147,8 @@ static int migrate(struct cmdev_file *to, struct cmdev_file *from, u32 number, u
 		LIST_REMOVE(id, entry);
 		LIST_INSERT_HEAD(&to->ids, id, entry);
 		id->file = to;
+		if (id->state == CMDEV_LISTEN)
+			__atomic_store_n(&to->listens, true, __ATOMIC_RELAXED);
 	}
 	*reported = id->events_reported;
 	return 0;
@@ -541,5 +543,8 @@ int cmdev_listen(struct cmdev_call *c)
 	struct cmdev_id *id;
 	int err = cmdev_id_begin(c->file, c->cmd.listen.id, &id);
 
-	return err ? err : cmdev_id_end(id, listen_id(id, c->cmd.listen.backlog));
+	if (err)
+		return err;
+	__atomic_store_n(&c->file->listens, true, __ATOMIC_RELAXED);
+	return cmdev_id_end(id, listen_id(id, c->cmd.listen.backlog));
 }

@@ -210,45 +210,74 @@ static int try_get(struct cmdev_file *f, u64 response, u32 out, bool token)
 	return ret;
 }
 
+/* A thread in GET_EVENT. */
+struct waiter {
+	struct cmdev_file *file;
+	bool listens;          /* it may get a connection: iwcm_fork_wait() */
+};
+
+static void end_wait(struct waiter *w)
+{
+	if (w->listens)
+		iwcm_fork_wait(cmdev_ctx, false);
+	w->listens = false;
+}
+
 /*
  * The channel was closed under a thread that waits for its events. The kernel's device lets it wait on, for ever or until it is cancelled, and programs whose main thread closes the
  * channel and then exits rely on that: with an error here such a thread would end the process first, with its own exit status.
  */
-static int wait_on(const struct cmdev_file *f)
+static int wait_on(struct waiter *w)
 {
-	while (!f->nonblocking)
+	end_wait(w);
+	while (!w->file->nonblocking)
 		pause();
 	return -EAGAIN;
 }
 
-static void cancelled(void *f)
+static void cancelled(void *arg)
 {
-	cmdev_file_put(f);
+	struct waiter *w = arg;
+
+	end_wait(w);
+	cmdev_file_put(w->file);
 }
 
 /* Waits unless O_NONBLOCK is set. The one place of a command where a thread may be cancelled. */
-static int take_token(struct cmdev_file *f)
+static int take_token(struct waiter *w)
 {
 	int err;
 
-	pthread_cleanup_push(cancelled, f);
-	err = shim_evfd_take(f->fd);
-	if (__atomic_load_n(&f->closed, __ATOMIC_ACQUIRE))
-		err = wait_on(f);
+	pthread_cleanup_push(cancelled, w);
+	err = shim_evfd_take(w->file->fd);
+	if (__atomic_load_n(&w->file->closed, __ATOMIC_ACQUIRE))
+		err = wait_on(w);
 	pthread_cleanup_pop(0);
 	return err;
 }
 
-int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
+static int wait_get(struct waiter *w, u64 response, u32 out)
 {
-	int ret = try_get(f, response, out, false), err;
+	int ret = try_get(w->file, response, out, false), err;
 
 	while (ret == 1) {
-		err = take_token(f);
+		err = take_token(w);
 		if (err)
 			return err;
-		ret = try_get(f, response, out, true);
+		ret = try_get(w->file, response, out, true);
 	}
+	return ret;
+}
+
+int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
+{
+	struct waiter w = { .file = f, .listens = __atomic_load_n(&f->listens, __ATOMIC_RELAXED) };
+	int ret;
+
+	if (w.listens)
+		iwcm_fork_wait(cmdev_ctx, true);
+	ret = wait_get(&w, response, out);
+	end_wait(&w);
 	return ret;
 }
 

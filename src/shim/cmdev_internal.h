@@ -46,6 +46,7 @@ struct cmdev_file {
 	u32 refs;                      /* atomic: the descriptor's, and calls' */
 	bool closed;                   /* atomic */
 	bool nonblocking;              /* it was, when it was closed */
+	bool listens;                  /* atomic: it has, or had, a listener */
 	bool inherited;                /* from before fork(); not used by this process yet */
 	u32 fork;                      /* which one: iwcm_fork_count() */
 	int kept_fd;                   /* the eventfd of before fork(), or -1... */

@@ -5,6 +5,7 @@
  *
  *   process client PORT MESSAGES [TRICK]    sends, and expects the same back
  *   process server PORT [TRICK]             answers one client until it disconnects
+ *   process workers PORT                    listens, and leaves its clients to two children: each serves one
  *   process burst PORT FILE                 posts BURST messages of CHUNK bytes; when FILE is there it disconnects and ends, all at once
  *   process sink PORT                       stops itself when it has accepted; then takes them, and answers each, whether anybody hears it or not
  */
@@ -215,6 +216,8 @@ static int client(const char *port, int messages)
 	}
 	printf("exchanged %d\n", messages);
 	fflush(stdout);
+	if (playing("stay"))
+		sleep(3600); /* until the test ends it */
 	if (playing("wrong-order"))
 		destroy_in_wrong_order(id);
 	if (playing("destroy-qp") || playing("destroy-id") || playing("close-channel")) {
@@ -272,6 +275,33 @@ static int server(const char *port)
 		fail("rdma_get_request");
 	serve(id);
 	rdma_destroy_ep(listener);
+	say("done");
+	return 0;
+}
+
+static int workers(const char *port)
+{
+	struct rdma_cm_id *listener = endpoint(port, 1), *id;
+	int i;
+
+	if (rdma_listen(listener, 4))
+		fail("rdma_listen");
+	for (i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			fail("fork");
+		if (pid)
+			continue;
+		usleep(200000); /* a client may be there already */
+		say("ready");
+		if (rdma_get_request(listener, &id))
+			fail("rdma_get_request");
+		serve(id);
+		exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
 	say("done");
 	return 0;
 }
@@ -343,6 +373,8 @@ static int sink(const char *port)
 int main(int argc, char **argv)
 {
 	find_inherited();
+	if (argc == 3 && !strcmp(argv[1], "workers"))
+		return workers(argv[2]);
 	if (argc == 4 && !strcmp(argv[1], "burst"))
 		return burst(argv[2], argv[3]);
 	if (argc == 3 && !strcmp(argv[1], "sink"))
