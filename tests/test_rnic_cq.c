@@ -70,6 +70,49 @@ static u64 poll_one(struct rnic_cq *cq)
 	return wc.wr_id;
 }
 
+/* In front of libc's. */
+static int yields;
+
+int sched_yield(void)
+{
+	yields++;
+	return 0;
+}
+
+/* What a port with a thread has. */
+static void quiet(struct port_stream *s, bool on)
+{
+}
+
+static int yields_of(struct rnic_cq *cq, int polls)
+{
+	struct ibv_wc wc;
+
+	yields = 0;
+	while (polls--)
+		rnic_cq_poll(cq, 1, &wc);
+	return yields;
+}
+
+/* Who polls in vain gives the processor up now and then: on a busy machine the peer may wait for it. Not where polling is what drives the peer. */
+static void fruitless_polls_yield(void **state)
+{
+	const struct port_ops *was = fake.port.ops;
+	struct port_ops ops = *was;
+	struct rnic_cq *cq = queue(64);
+
+	assert_int_equal(yields_of(cq, 1000), 0);
+	ops.stream_quiet = quiet;
+	fake.port.ops = &ops;
+	assert_in_range(yields_of(cq, 1000), 10, 200);
+	for (u32 i = 0; i < 64; i++)
+		assert_true(push(cq, i, 1));
+	assert_int_equal(yields_of(cq, 64), 0);
+	assert_int_equal(yields_of(cq, 4), 0); /* the count begins anew */
+	fake.port.ops = was;
+	assert_int_equal(rnic_cq_destroy(cq), 0);
+}
+
 static void sizes(void **state)
 {
 	static const struct { int cqe, size; } rows[] = {
@@ -368,6 +411,7 @@ static void polls_are_counted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(fruitless_polls_yield, setup, teardown),
 		cmocka_unit_test_setup_teardown(sizes, setup, teardown),
 		cmocka_unit_test_setup_teardown(completions_keep_their_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_completion_comes_out_as_it_went_in, setup, teardown),

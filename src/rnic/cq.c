@@ -6,15 +6,18 @@
  * an empty queue takes no lock that those who complete need.
  *
  * Polling an empty queue reads the streams of the QPs that use it (qp_poll.c), in the program's thread; so does now and then polling one that never is empty. One
- * thread at a time does so for a queue; another one that polls meanwhile does not wait for it.
+ * thread at a time does so for a queue; another one that polls meanwhile does not wait for it. Who polls in vain yields the processor now and then: where there are more
+ * pollers than processors the one that has something to say gets it at once, and not with the scheduler's next tick (two on one processor: 50 times the messages).
  *
  * Overrun: a completion that finds no room is lost, and the program is told by IBV_EVENT_CQ_ERR, once. What is in the queue can still be
  * polled, then polling fails for good: a lost completion cannot be made up for. With ignore_overrun the oldest one is lost instead, silently.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "rnic/rnic_internal.h"
 
+#define YIELD_EVERY 16 /* fruitless polls in a row: who is to send what is waited for may need this processor */
 #define READ_EVERY 8 /* polls: then streams are read though there are completions, for else a busy sender would never read */
 
 static u32 ring_size(int cqe)
@@ -284,6 +287,16 @@ static void serve_streams(struct rnic_cq *cq, bool read)
 	mutex_unlock(&cq->users_lock);
 }
 
+/* Ports without a thread are stepped by who polls: nobody else has to run. */
+static void note_outcome(struct rnic_cq *cq, bool fruitless)
+{
+	u32 n = fruitless ? __atomic_load_n(&cq->fruitless, __ATOMIC_RELAXED) + 1 : 0;
+
+	__atomic_store_n(&cq->fruitless, n, __ATOMIC_RELAXED);
+	if (n && n % YIELD_EVERY == 0 && cq->iwdev->port->ops->stream_quiet)
+		sched_yield();
+}
+
 static int poll_any(struct rnic_cq *cq, int n, struct ibv_wc *wc, struct rnic_cqe *cqe)
 {
 	u32 polls = __atomic_load_n(&cq->polls, __ATOMIC_RELAXED) + 1;
@@ -300,6 +313,7 @@ static int poll_any(struct rnic_cq *cq, int n, struct ibv_wc *wc, struct rnic_cq
 		n = pop(cq, n, wc, cqe);
 	else
 		n = 0;
+	note_outcome(cq, n == 0);
 	return n || !__atomic_load_n(&cq->overrun, __ATOMIC_ACQUIRE) ? n : -EOVERFLOW;
 }
 

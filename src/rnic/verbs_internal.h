@@ -143,6 +143,7 @@ struct rnic_cq {
 	bool overrun;          /* atomic; what is in it can be polled, then -EOVERFLOW */
 	enum rnic_cq_armed armed; /* atomic for rnic_cq_is_armed() */
 	u32 polls;             /* atomic: calls of rnic_cq_poll(); who sees it stand still knows that nobody polls */
+	u32 fruitless;         /* atomic: of those, how many since one that found something */
 	bool held;             /* atomic: work requests of its QPs wait for the next poll */
 	pthread_mutex_t users_lock; /* all below */
 	TAILQ_HEAD(rnic_cq_users, rnic_cq_user) users; /* order is qp_poll.c's to choose */
