@@ -7,7 +7,7 @@
 #
 #   UWARP, SIW_DIR, SIW_NET    as for run.sh
 #   RUNS                       measurements per figure, of which the median counts (3)
-#   SECONDS_EACH               how long one takes (2)
+#   SECONDS_EACH               how long one takes (2); under a load other than its own the figures mean nothing: qemu needs two processors for itself
 #
 # The guest runs under TCG: its figures compare two stacks under the same conditions, and say nothing about a real machine. perftest's own
 # figures are not used, as its idea of the processor's clock is often wrong there: it says how many iterations it did in the time that
@@ -15,6 +15,9 @@
 #
 # The address is that of eth0 for both, as Linux 6.1 finds no siw device for 127.0.0.1, even if there is one on lo
 # (rdma_resolve_addr: EINVAL). The packets go over lo in either case.
+#
+# Who moves the data: siw's in the kernel, in the interrupt that the packet is; perftest itself over uwarp, at either end, as both poll their CQs; but for
+# ib_write_lat, which polls its memory: there uwarp's NIC thread has to be scheduled for each message, beside two programs that never sleep.
 
 set -euo pipefail
 
@@ -47,7 +50,7 @@ data_rev=2
 data_model=p2p
 data_crc=off
 data_port=7300
-data_limit=$((duration + 15))
+data_limit=$((duration + 60))
 
 uwarp_log=$siw_tmp/bench.log
 server_log=$siw_tmp/bench.server
@@ -139,7 +142,7 @@ row() {
 	printf '%-34s %-6s %12s %12s %8s\n' "$title" "$unit" "${result[0]}" "${result[1]:--}" "$ratio"
 }
 
-echo "guest: $(guest_run uname -sr), 2 processors under TCG; revision 2; median of $runs, $duration s each"
+echo "guest: $(guest_run uname -sr), 2 processors under TCG; revision 2; median of $runs, $duration s each; load of this machine $(cut -d ' ' -f 1 /proc/loadavg)"
 [ ${#places[@]} -eq 2 ] || echo "uwarp: not measured, this one has no command \"run\" yet"
 printf '%-34s %-6s %12s %12s %8s\n' '' '' siw uwarp 'ahead x'
 for data_crc in off on; do
