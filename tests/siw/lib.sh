@@ -30,7 +30,7 @@
 
 # Ports in the guest that the host can reach; 9 is the control port.
 SIW_PORTS=(9 7174 7175 7176 7177)
-SIW_BOOT_SEC=${SIW_BOOT_SEC:-120}
+SIW_BOOT_SEC=${SIW_BOOT_SEC:-300}
 SIW_RUN_SEC=${SIW_RUN_SEC:-60}
 
 siw_passed=0
@@ -40,6 +40,8 @@ siw_skipped=0
 # What identifies our qemu, and the host port behind each guest port in "user".
 guest_pid=
 guest_boots=0
+# How long the last boot took, which tells how busy this machine is.
+guest_boot_seconds=0
 # What guest_add has added to its root file system.
 guest_addition=
 declare -A guest_port
@@ -210,7 +212,7 @@ guest_alive() {
 
 # Someone else may have taken a port since free_port() found it free; qemu then ends at once.
 guest_start() {
-	local end
+	local end begun=$SECONDS
 	[ -e "$SIW_DIR/initramfs.gz" ] || siw_die "no guest in $SIW_DIR: run build-guest.sh"
 	command -v qemu-system-x86_64 >/dev/null || siw_die "qemu-system-x86_64 is missing"
 	siw_make_tmp
@@ -220,6 +222,7 @@ guest_start() {
 		end=$((SECONDS + SIW_BOOT_SEC))
 		while guest_alive && [ $SECONDS -lt $end ]; do
 			if grep -q '^guest: ready' "$guest_console" 2>/dev/null && guest_run true; then
+				guest_boot_seconds=$((SECONDS - begun))
 				return 0
 			fi
 			sleep 0.2
