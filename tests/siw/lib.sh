@@ -222,6 +222,7 @@ guest_start() {
 		end=$((SECONDS + SIW_BOOT_SEC))
 		while guest_alive && [ $SECONDS -lt $end ]; do
 			if grep -q '^guest: ready' "$guest_console" 2>/dev/null && guest_run true; then
+				# shellcheck disable=SC2034 # for data.sh
 				guest_boot_seconds=$((SECONDS - begun))
 				return 0
 			fi
