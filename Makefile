@@ -10,7 +10,7 @@ MESON_OPTIONS ?=
 export MESON_SETUP = --prefix=$(prefix) $(MESON_OPTIONS)
 mandir = $(prefix)/share/man
 
-.PHONY: all demo check check-siw coverage man sim install clean help
+.PHONY: all demo check attack check-siw coverage man sim install clean help
 .NOTPARALLEL:
 
 all: ## build the library, the command, the tests and the examples, optimised, under build/
@@ -43,6 +43,11 @@ bench-siw: ## the same programs over siw and over uwarp, both in the guest
 	scripts/build.sh $(BUILD)
 	UWARP=$(abspath $(BUILD))/uwarp SIW_DIR=$(abspath $(BUILD))/siw tests/siw/bench.sh
 endif
+
+attack: ## floods, strangers' segments and peers that exhaust, in their long form: some minutes
+	scripts/deps.sh build check
+	scripts/build.sh $(BUILD)
+	scripts/attack.sh $(BUILD)
 
 coverage: ## line and branch coverage of every source file
 	scripts/deps.sh build check

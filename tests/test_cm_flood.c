@@ -283,6 +283,64 @@ static void connections_with_one_byte(void **state)
 	flooded(&(struct run){ .attacker = ONE_BYTE, .ipv4 = true, .gen = IRDMA_GEN_2, .syns = 50000 }, "connections that say one byte");
 }
 
+/* ---- a window that stays closed ---- */
+
+static size_t conns_of(const struct irdma_device *dev)
+{
+	size_t conns;
+
+	port_wire_tsa_usage(dev->port, &conns, NULL, NULL, NULL);
+	return conns;
+}
+
+/* A second goes by, in which the peer says that it is there, and has no room. */
+static void no_room(struct env *e, u32 seq, u32 ack)
+{
+	u8 buf[PKT_HDR_MAX + PKT_TCP_LEN] = { 0 }, *tcp = buf + PKT_HDR_MAX, *frame;
+	struct pkt_route r = { .vlan_id = PKT_VLAN_NONE, .ipv4 = true, .ttl = 64 };
+	struct tcphdr h = { .source = htons(e->p.t.rem_port), .dest = htons(e->p.t.loc_port), .seq = htonl(seq), .ack_seq = htonl(ack), .doff = 5, .ack = 1 };
+
+	memcpy(tcp, &h, sizeof(h));
+	memcpy(r.smac, e->fx.host[1].iface.mac, 6);
+	memcpy(r.dmac, e->fx.host[0].iface.mac, 6);
+	memcpy(r.src, e->p.t.rem_addr, sizeof(r.src));
+	memcpy(r.dst, e->p.t.loc_addr, sizeof(r.dst));
+	frame = pkt_push_headers(&r, tcp, PKT_TCP_LEN, 1);
+	assert_int_equal(port_wire_inject(e->fx.wire, frame, (u32)(tcp - frame) + PKT_TCP_LEN, 0), 0);
+	fx_run(&e->fx, 1000);
+}
+
+/* The connection lives for as long as the upper layer has patience, and not beyond. */
+static void window_that_stays_closed(void **state)
+{
+	for (u8 gen = IRDMA_GEN_1; gen <= IRDMA_GEN_2; gen++) {
+		u8 reply[64];
+		u32 len = env_mpa(reply, true, MPA_REV_2, MPA_FLAG_CRC, NULL, 0), seq, ack;
+		struct env e;
+
+		env_up(&e, gen, true);
+		env_goto(&e, ST(MPAREQ_SENT));
+		fx_tap_off(&e.tap);
+		ack = e.p.node->tcp_cntxt.loc_seq_num;
+		seq = e.p.seq;
+		fx_feed(e.p.dev, &e.p.t, &(struct fx_seg){ .flags = PKT_ACK, .seq = seq, .ack = ack, .data = reply, .len = len });
+		env_loop(&e);
+		assert_int_equal(e.c.ev[0].event, IW_CM_EVENT_CONNECT_REPLY);
+		assert_int_equal(e.c.ev[0].status, 0);
+		for (int s = 0; s < 1000; s++)
+			no_room(&e, seq + len, ack);
+		assert_int_equal(conns_of(e.p.dev), 1);
+		assert_int_equal(e.c.nevents, 1);
+		assert_int_equal(cm_disconnect(&e.c.id, false), 0);
+		for (int s = 0; s < 10; s++)
+			no_room(&e, seq + len, ack);
+		assert_int_equal(e.c.ev[e.c.nevents - 1].event, IW_CM_EVENT_CLOSE);
+		assert_int_equal(conns_of(e.p.dev), 0);
+		fx_tap_on(&e.fx, 0, &e.tap);
+		env_down(&e);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +348,7 @@ int main(void)
 		cmocka_unit_test(blind_syns_and_acks_with_loss),
 		cmocka_unit_test(silent_connections),
 		cmocka_unit_test(connections_with_one_byte),
+		cmocka_unit_test(window_that_stays_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -530,6 +530,65 @@ static void silent_peers_give_way_after_a_second(void **state)
 	env_down(&e);
 }
 
+/*
+ * Who asks, is refused and then vanishes is waited for for minutes; however many do so, few are kept, and those that are there get their FINs through.
+ */
+static void refused_peers_that_vanish_are_bounded(void **state)
+{
+	for (int frames = 0; frames < 2; frames++) {
+		const u32 most = frames ? CM_REFUSED_MAX : CM_SILENT_MAX;
+		struct env e;
+
+		env_up(&e, IRDMA_GEN_2, true);
+		fx_tap_off(&e.tap);
+		env_listen(&e);
+		e.l.child = NULL; /* refuses */
+		if (!frames)
+			e.ops.flags &= ~PORT_FRAMES;
+		for (u16 i = 0; i < 3000; i++) {
+			if (i)
+				fx_peer_done(&e.p);
+			fx_peer_passive(&e.p, &e.fx, true, (u16)(10000 + i));
+			env_request(&e);
+			e.l.nevents = 0;
+			env_loop(&e);
+			assert_int_equal(e.p.node->state, ST(FIN_WAIT1));
+		}
+		assert_int_equal(fx_stats(&e.fx, 0).nodes_now, most);
+		assert_int_equal(fx_stats(&e.fx, 0).refused_evicted, 3000 - most);
+		assert_true(e.p.dev->vsi.small.used <= most);
+		fx_peer_send(&e.p, PKT_FIN | PKT_ACK, NULL, 0);
+		assert_int_equal(e.p.node->state, ST(CLOSED));
+		assert_int_equal(fx_stats(&e.fx, 0).nodes_now, most); /* one of them is held by the test */
+		assert_int_equal(env_core(&e)->refused_now, most - 1);
+		fx_run(&e.fx, 300000);
+		assert_int_equal(env_core(&e)->refused_now, 0);
+		e.ops.flags |= PORT_FRAMES;
+		fx_tap_on(&e.fx, 0, &e.tap);
+		env_down(&e);
+	}
+}
+
+/* A peer that sends a byte of its request each second has ten seconds as any other. */
+static void dribbling_peer_has_no_more_time_than_others(void **state)
+{
+	u8 buf[64];
+	u32 len = env_mpa(buf, false, MPA_REV_2, MPA_FLAG_CRC, "hi", 2), i;
+	struct env e;
+
+	FOR_RUNS(&e) {
+		env_passive(&e);
+		for (i = 0; i < len && e.p.node->state == ST(ESTABLISHED); i++) {
+			fx_peer_send(&e.p, PKT_ACK, buf + i, 1);
+			fx_run(&e.fx, 1000);
+		}
+		assert_in_range(i, CM_MPA_TIMEOUT_MS / 1000, CM_MPA_TIMEOUT_MS / 1000 + 1);
+		assert_int_equal(e.p.node->state, ST(CLOSED));
+		assert_int_equal(e.p.node->cause, CM_CAUSE_NO_MPA_REQUEST);
+		assert_int_equal(fx_last(&e.tap)->flags, PKT_RST | PKT_ACK);
+	}
+}
+
 /* A responder whose peer offers no RTR that it takes says so and closes: no place in the backlog either. */
 static void failed_negotiation_holds_no_place(void **state)
 {
@@ -720,6 +779,8 @@ int main(void)
 		cmocka_unit_test(half_open_flood_does_not_lock_out_a_client),
 		cmocka_unit_test(backlog_of_requests_drops_a_syn),
 		cmocka_unit_test(silent_peers_give_way_after_a_second),
+		cmocka_unit_test(refused_peers_that_vanish_are_bounded),
+		cmocka_unit_test(dribbling_peer_has_no_more_time_than_others),
 		cmocka_unit_test(failed_negotiation_holds_no_place),
 		cmocka_unit_test(peer_that_closes_is_tried_with_revision_1_once),
 		cmocka_unit_test(fallen_back_connection_is_established),

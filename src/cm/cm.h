@@ -131,7 +131,7 @@ struct cm_stats {
 	u64 connects;               /* irdma_connect calls that got as far as a SYN */
 	u64 established_active, established_passive;
 	u64 connect_errs, passive_errs;
-	u64 retransmits, backlog_drops, half_open_evicted, silent_evicted, loopbacks;
+	u64 retransmits, backlog_drops, half_open_evicted, silent_evicted, refused_evicted, loopbacks;
 	u64 cookies_sent, cookies_accepted, cookies_bad; /* SYN cookies */
 	u64 challenge_acks, bad_segments, mpa_fallbacks;
 	u64 nodes_now, listeners_now, half_open_now; /* levels */

@@ -266,6 +266,7 @@ int irdma_setup_cm_core(struct irdma_device *iwdev, u8 rdma_ver)
 	rand_secure(core->isn_key, sizeof(core->isn_key));
 	LIST_INIT(&core->listen_list);
 	LIST_INIT(&core->nodes);
+	TAILQ_INIT(&core->refused);
 	pool_init(&core->node_pool, (sizeof(struct irdma_cm_node) + 63) / 64 * 64, 0); /* each begins a cache line */
 	pool_init(&core->event_pool, sizeof(struct irdma_cm_event), 0);
 	wheel_init(&core->wheel, loop_now(iwdev->loop) / NSEC_PER_MSEC);

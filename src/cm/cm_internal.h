@@ -31,6 +31,7 @@
 #define CM_CHALLENGES_PER_S 10u     /* RFC 5961 7, per connection */
 #define CM_BACKLOG_DEFAULT 128
 #define CM_SILENT_MAX 256u          /* host port: silent connections of a listener, each of which is a descriptor */
+#define CM_REFUSED_MAX 1024u        /* passive connections that were refused and wait for FINs, per device; host port: CM_SILENT_MAX */
 #define CM_HALF_OPEN_MAX 1024u      /* nodes in SYN_RCVD per device: beyond, SYNs get cookies */
 #define CM_COOKIE_SLOT_MS 64000u    /* a cookie is good for one to two of them: longer than an initiator waits */
 
@@ -172,7 +173,7 @@ struct irdma_cm_node {
 	bool ipv4, active;           /* active: we sent the SYN */
 	bool hashed, apbvt_set;
 	bool accelerated;            /* the NIC has the stream */
-	bool on_listener, on_half_open, on_silent;
+	bool on_listener, on_half_open, on_silent, on_refused;
 	bool established_up;         /* CONNECT_REPLY/ESTABLISHED was delivered */
 	bool abandoned;              /* upper layer destroyed the cm_id: no more upcalls */
 	bool request_up;             /* CONNECT_REQUEST was delivered and taken: the upper layer holds a reference */
@@ -200,7 +201,8 @@ struct irdma_cm_node {
 	struct limit challenge;      /* CM_CHALLENGES_PER_S */
 	struct wheel_timer timer;    /* earliest of these deadlines */
 	TAILQ_ENTRY(irdma_cm_node) timer_entry, reset_entry, teardown_entry; /* *_list_prep() lists */
-	TAILQ_ENTRY(irdma_cm_node) listener_entry, half_open_entry;
+	TAILQ_ENTRY(irdma_cm_node) listener_entry;
+	TAILQ_ENTRY(irdma_cm_node) half_open_entry; /* of the one of half_open, silent, refused that it is on */
 	LIST_ENTRY(irdma_cm_node) all_entry;        /* core->nodes */
 
 	/* MPA */
@@ -266,6 +268,8 @@ struct irdma_cm_core {
 	struct hash_table listeners_ht; /* address + port + vlan, any-address for wildcard parents */
 	LIST_HEAD(, irdma_cm_listener) listen_list;
 	LIST_HEAD(, irdma_cm_node) nodes;
+	struct irdma_half_list refused; /* passive, refused, FINs under way; oldest first */
+	u32 refused_now;
 	struct wheel wheel;             /* ticks of one millisecond */
 	struct timer_list tcp_timer;    /* armed for wheel_next() */
 	u64 tcp_timer_at_ns;            /* what it is armed for, UINT64_MAX: not */

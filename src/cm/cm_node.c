@@ -381,6 +381,30 @@ void cm_node_leave_listener(struct irdma_cm_node *node)
 	irdma_dec_refcnt_listen(node->cm_core, listener, 0, true);
 }
 
+static void leave_refused(struct irdma_cm_node *node)
+{
+	if (!node->on_refused)
+		return;
+	node->on_refused = false;
+	TAILQ_REMOVE(&node->cm_core->refused, node, half_open_entry);
+	node->cm_core->refused_now--;
+}
+
+/* Peers that ask, are refused, and do not answer FINs: some are waited for, for as long as retries last; the oldest gives way. */
+static void join_refused(struct irdma_cm_node *node)
+{
+	struct irdma_cm_core *core = node->cm_core;
+	bool frames = node->iwdev->port->ops->flags & PORT_FRAMES;
+
+	if (core->refused_now >= (frames ? CM_REFUSED_MAX : CM_SILENT_MAX)) {
+		core->stats.refused_evicted++;
+		irdma_send_reset(TAILQ_FIRST(&core->refused));
+	}
+	TAILQ_INSERT_TAIL(&core->refused, node, half_open_entry);
+	node->on_refused = true;
+	core->refused_now++;
+}
+
 /*
  * Nobody will accept it any more: what is left are FINs, for which a frame port still needs the listener's filter. The upper layer's
  * id is let go: it may be the listener's, and a peer that does not answer FINs must not keep it.
@@ -393,6 +417,8 @@ void cm_node_closing(struct irdma_cm_node *node)
 		cm_node_leave_backlog(node);
 	else
 		cm_node_leave_listener(node);
+	if (!node->active && !node->on_refused && node->state != IRDMA_CM_STATE_CLOSED)
+		join_refused(node);
 }
 
 void cm_node_release_id(struct irdma_cm_node *node)
@@ -434,6 +460,7 @@ void cm_node_end(struct irdma_cm_node *node)
 	wheel_del(&node->cm_core->wheel, &node->timer);
 	cm_node_set_state(node, IRDMA_CM_STATE_CLOSED);
 	cm_node_unhash(node);
+	leave_refused(node);
 	cm_node_leave_listener(node);
 	irdma_rem_ref_cm_node(node);
 }

@@ -132,13 +132,6 @@ static struct forged forge_on_path(struct rand_gen *g, const struct end *from, c
 	return f;
 }
 
-/* Whoever has sent a SYN and gets one is in a crossing of SYNs, which ends in error (docs/cm.md): that needs no sequence number. */
-static void spare_crossing(struct forged *f, const struct target *t, const struct end *to)
-{
-	if ((f->flags & (PKT_SYN | PKT_ACK | PKT_RST)) == PKT_SYN && to == &t->end[0] && !to->acks)
-		f->flags = PKT_ACK;
-}
-
 static void set_route(const struct target *t, const struct end *from, const struct end *to, struct pkt_route *r)
 {
 	*r = (struct pkt_route){ .vlan_id = PKT_VLAN_NONE, .ipv4 = t->ipv4, .ttl = 64 };
@@ -178,7 +171,6 @@ static void shoot(struct attack *a)
 		return;
 	else
 		f = a->who == NEAR ? forge_near(&a->rand, from, to) : forge_on_path(&a->rand, from, to);
-	spare_crossing(&f, a->target, to);
 	if (a->who == ON_PATH)
 		sim_set_add(&a->sim->tampered, a->ends);
 	inject(a, &f, from, to);

@@ -217,6 +217,7 @@ static void json_connections(struct tool_json *j, const struct cm_stats *cm)
 	tool_json_u64(j, "backlog_drops", cm->backlog_drops);
 	tool_json_u64(j, "half_open_evicted", cm->half_open_evicted);
 	tool_json_u64(j, "silent_evicted", cm->silent_evicted);
+	tool_json_u64(j, "refused_evicted", cm->refused_evicted);
 	tool_json_u64(j, "cookies_sent", cm->cookies_sent);
 	tool_json_u64(j, "cookies_accepted", cm->cookies_accepted);
 	tool_json_u64(j, "cookies_bad", cm->cookies_bad);
