@@ -219,7 +219,7 @@ void st_poll_some(struct st_thread *t);
 /* The QP of this life, if it is there still. False: the guard was not to be had. */
 bool st_qp_end(struct st_thread *t, u32 index, u32 life);
 void st_qp_reap(struct st_thread *t);          /* one whose id is gone; now and then another */
-void st_qp_pair(struct st_book *a, struct st_book *b);
+void st_qp_pair(struct st_book *b, u32 peer, u32 life);
 
 /* ---- stress_cm.c: ids of the rdma_cm device ---- */
 void st_cm_open(void);

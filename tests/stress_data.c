@@ -324,13 +324,14 @@ bool st_qp_end(struct st_thread *t, u32 index, u32 life)
 	return true;
 }
 
-/* Before they are in RTS. */
-void st_qp_pair(struct st_book *a, struct st_book *b)
+/*
+ * Before it posts. One-sided: who connects may ask twice, if the listener goes between the two (the fall-back to MPA revision 1), and who answers takes each for a
+ * peer of its own; only the reply says which it is.
+ */
+void st_qp_pair(struct st_book *b, u32 peer, u32 life)
 {
-	__atomic_store_n(&a->peer_life, b->life, __ATOMIC_RELAXED);
-	__atomic_store_n(&b->peer_life, a->life, __ATOMIC_RELAXED);
-	__atomic_store_n(&a->peer, b->index + 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&b->peer, a->index + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->peer_life, life, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->peer, peer + 1, __ATOMIC_RELEASE);
 }
 
 /* ---- posting; guard held ---- */
@@ -761,11 +762,13 @@ static void message_seen(struct st_cq *cq, struct st_book *b, u32 thread, u32 se
 static void check_message(struct st_cq *cq, struct st_book *b, const struct message *m, u32 len)
 {
 	struct st_mem *mem = st.qp[b->slot].mem;
+	struct st_book *from;
 	u32 i;
 
 	ST_CHECK(len == 16u + m->len && m->len < sizeof(m->rest), "a message of %u bytes says that it has %u", len, m->len);
-	ST_CHECK(m->index + 1 == st_get(&b->peer) && m->life == st_get(&b->peer_life), "qp %u got a message of book %u, and its peer is %u", b->number, m->index,
-		 b->peer - 1);
+	from = &books[m->index];
+	ST_CHECK(m->index < BOOKS && (st_get(&from->life) != m->life || (st_get(&from->peer) == b->index + 1 && st_get(&from->peer_life) == b->life)),
+		 "qp %u, book %u, got a message that book %u sent to %u", b->number, b->index, m->index, from->peer - 1);
 	for (i = 0; i < m->len; i++)
 		ST_CHECK(m->rest[i] == byte_of(m->thread, m->seq, i), "message %u of thread %u: byte %u", m->seq, m->thread, i);
 	message_seen(cq, b, m->thread, m->seq);
