@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# stress.sh DIR: threads, for long: the stress of all verbs and CM calls (tests/test_shim_stress_threads.c) with TSan and with ASan, and all other tests with threads
-# with TSan, each with its interleavings shaken (tests/shake.c). Ends with the line "N passed, N failed".
+# stress.sh DIR: threads, for long: the stress of all verbs and CM calls (tests/test_shim_stress_threads.c) with TSan, with ASan and as it is, the one way in which forked
+# children may work, and all other tests with threads with TSan, each with its interleavings shaken (tests/shake.c). Ends with the line "N passed, N failed".
 #
 #   SEEDS           how many (20), SEED the first one (from the clock); a failure is run again with SEED=... SEEDS=1
 #   STRESS_SECONDS  of each run of the stress (20)
@@ -53,6 +53,7 @@ run_one() {
 	fi
 }
 
+build_in "$build" gcc
 build_in "$build/tsan" clang -Db_sanitize=thread -Db_lundef=false -Doptimization=1
 build_in "$build/asan" gcc -Db_sanitize=address,undefined -Doptimization=1
 
@@ -70,6 +71,7 @@ for ((n = 0; n < seeds; n++)); do
 		done
 		continue
 	fi
+	run_one "$build" test_shim_stress_threads "$seed"
 	run_one "$build/asan" test_shim_stress_threads "$seed"
 	for test in "${others[@]}"; do
 		run_one "$build/tsan" "$test" "$seed"

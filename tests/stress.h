@@ -105,6 +105,7 @@ struct st_cq {
 	struct st_notify *notify; /* cq_context: of this life of the queue */
 	pthread_mutex_t order;    /* every second queue: held while completions are taken and looked at, so that their order is known */
 	bool serial;
+	bool extended;            /* struct ibv_cq_ex; changes with its life */
 };
 
 /* A life of a CQ with a channel, as the channel's events know it. Never freed. */
@@ -218,7 +219,7 @@ void st_poll_some(struct st_thread *t);
 /* The QP of this life, if it is there still. False: the guard was not to be had. */
 bool st_qp_end(struct st_thread *t, u32 index, u32 life);
 void st_qp_reap(struct st_thread *t);          /* one whose id is gone; now and then another */
-void st_qp_pair(struct st_book *a, struct st_book *b);
+void st_qp_pair(struct st_book *b, u32 peer, u32 life);
 
 /* ---- stress_cm.c: ids of the rdma_cm device ---- */
 void st_cm_open(void);
@@ -229,7 +230,7 @@ void *st_cm_thread(void *arg);
 bool st_cm_is_quiet(void);
 
 struct st_counts {
-	u32 established, rejected, ended, sent, received, ended_in_error, forks, migrated, drained;
+	u32 established, rejected, ended, sent, received, ended_in_error, forks, migrated, drained, leased;
 };
 extern struct st_counts st_counts;
 

@@ -388,7 +388,7 @@ static void drop_request(u32 file, u32 number)
 static void on_request(struct st_thread *t, u32 file, const struct rdma_ucm_event_resp *ev)
 {
 	const struct rdma_ucm_conn_param *p = &ev->param.conn;
-	struct st_book *b, *peer;
+	struct st_book *b;
 	struct greeting g;
 	struct st_id *id;
 
@@ -403,9 +403,7 @@ static void on_request(struct st_thread *t, u32 file, const struct rdma_ucm_even
 	b = st_one_in(t, 10) ? NULL : st_qp_make(t);
 	if (b) {
 		set_book(id, b);
-		peer = st_book_at(g.index);
-		if (st_get(&peer->life) == g.life)
-			st_qp_pair(b, peer);
+		st_qp_pair(b, g.index, g.life);
 	}
 	if (b && !st_calm() && !st_one_in(t, 10))
 		accept_id(t, id);
@@ -418,15 +416,16 @@ static void on_request(struct st_thread *t, u32 file, const struct rdma_ucm_even
 
 static void came_up(struct st_id *id, const struct rdma_ucm_event_resp *ev)
 {
-	struct st_book *b = own_book(id), *peer;
+	struct st_book *b = own_book(id);
 	struct greeting g;
 
 	ST_CHECK(b, "ESTABLISHED without a queue pair");
 	if (!id->passive) {
 		memcpy(&g, ev->param.conn.private_data, sizeof(g));
 		ST_CHECK(ev->param.conn.private_data_len == sizeof(g) && g.magic == MAGIC, "ESTABLISHED with other private data");
-		peer = st_book_at(g.index);
-		ST_CHECK(st_get(&b->peer) == g.index + 1 || st_get(&peer->life) != g.life, "connected to book %u, and not %u", g.index, b->peer - 1);
+		ST_CHECK(st_get(&st_book_at(g.index)->life) != g.life || st_get(&st_book_at(g.index)->peer) == b->index + 1,
+			 "book %u was connected to %u, which answered %u", b->index, g.index, st_book_at(g.index)->peer - 1);
+		st_qp_pair(b, g.index, g.life);
 	}
 	__atomic_store_n(&b->up, 1, __ATOMIC_RELEASE);
 	st_add(&st_counts.established, 1);

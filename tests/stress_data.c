@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <unistd.h>
+#include "rnic/rnic_internal.h"
 #include "stress.h"
 
 #define BOOKS 4096u
@@ -119,6 +120,20 @@ static void count_in(struct st_book *b, void (*fn)(struct st_obj *o))
 static void is_made(struct st_obj *o) { st_child_is(o, true); }
 static void is_gone(struct st_obj *o) { st_child_ended(o, true); }
 
+#define SEND_OPS \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
+
+static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a, bool extended)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.send_cq = a->send_cq, .recv_cq = a->recv_cq, .srq = a->srq, .cap = a->cap, .qp_type = a->qp_type, .sq_sig_all = a->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = pd, .send_ops_flags = SEND_OPS,
+	};
+
+	return extended ? ibv_create_qp_ex(pd->context, &ex) : ibv_create_qp(pd, a);
+}
+
 static struct st_book *make_on(struct st_thread *t, struct st_qp *q, u32 pd_n, struct st_cq *scq, struct st_cq *rcq, struct st_srq *srq)
 {
 	struct st_book *b = book_new();
@@ -136,7 +151,7 @@ static struct st_book *make_on(struct st_thread *t, struct st_qp *q, u32 pd_n, s
 	b->rcq = rcq;
 	b->srq = srq;
 	count_in(b, st_child_begins);
-	qp = ibv_create_qp(st.pd[pd_n].p, &a);
+	qp = create_qp(st.pd[pd_n].p, &a, st_one_in(t, 2));
 	st_log(begin, "create_qp", b->slot, b->index, qp ? (long)qp->qp_num : -errno);
 	ST_CHECK(qp, "create_qp: %d", errno);
 	count_in(b, is_made);
@@ -309,13 +324,14 @@ bool st_qp_end(struct st_thread *t, u32 index, u32 life)
 	return true;
 }
 
-/* Before they are in RTS. */
-void st_qp_pair(struct st_book *a, struct st_book *b)
+/*
+ * Before it posts. One-sided: who connects may ask twice, if the listener goes between the two (the fall-back to MPA revision 1), and who answers takes each for a
+ * peer of its own; only the reply says which it is.
+ */
+void st_qp_pair(struct st_book *b, u32 peer, u32 life)
 {
-	__atomic_store_n(&a->peer_life, b->life, __ATOMIC_RELAXED);
-	__atomic_store_n(&b->peer_life, a->life, __ATOMIC_RELAXED);
-	__atomic_store_n(&a->peer, b->index + 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&b->peer, a->index + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->peer_life, life, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->peer, peer + 1, __ATOMIC_RELEASE);
 }
 
 /* ---- posting; guard held ---- */
@@ -330,10 +346,59 @@ struct order {
 	struct ibv_send_wr wr;
 };
 
+/* The other way to post. */
+static int post_ex(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+{
+	ibv_wr_start(ex);
+	ex->wr_id = wr->wr_id;
+	ex->wr_flags = wr->send_flags & ~(unsigned int)IBV_SEND_INLINE;
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+		ibv_wr_send(ex);
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		ibv_wr_send_inv(ex, wr->invalidate_rkey);
+		break;
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		ibv_wr_rdma_write_imm(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		ibv_wr_atomic_fetch_add(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		ibv_wr_atomic_cmp_swp(ex, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add, wr->wr.atomic.swap);
+		break;
+	case IBV_WR_LOCAL_INV:
+		ibv_wr_local_inv(ex, wr->invalidate_rkey);
+		break;
+	default:
+		ibv_wr_bind_mw(ex, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		break;
+	}
+	if (wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data(ex, (void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+	else if (wr->num_sge)
+		ibv_wr_set_sge(ex, wr->sg_list->lkey, wr->sg_list->addr, wr->sg_list->length);
+	return ibv_wr_complete(ex);
+}
+
+static int post_any(struct order *o)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(o->q->o.p);
+	struct ibv_send_wr *bad;
+
+	return ex && st_one_in(o->t, 2) ? post_ex(ex, &o->wr) : ibv_post_send(o->q->o.p, &o->wr, &bad);
+}
+
 /* True if it was posted. */
 static bool post(struct order *o, enum kind kind, bool signal)
 {
-	struct ibv_send_wr *bad;
 	struct st_book *b = o->b;
 	u32 n = o->t->n;
 	u64 begin;
@@ -351,7 +416,7 @@ static bool post(struct order *o, enum kind kind, bool signal)
 	if (signal)
 		st_add(&b->posted, 1);
 	begin = st_now();
-	ret = ibv_post_send(o->q->o.p, &o->wr, &bad);
+	ret = post_any(o);
 	st_log(begin, "post_send", b->slot, o->wr.wr_id, ret);
 	ST_CHECK(ret == 0 || ret == ENOMEM, "post_send: %d, of a connected queue pair", ret);
 	if (!ret) {
@@ -697,11 +762,13 @@ static void message_seen(struct st_cq *cq, struct st_book *b, u32 thread, u32 se
 static void check_message(struct st_cq *cq, struct st_book *b, const struct message *m, u32 len)
 {
 	struct st_mem *mem = st.qp[b->slot].mem;
+	struct st_book *from;
 	u32 i;
 
 	ST_CHECK(len == 16u + m->len && m->len < sizeof(m->rest), "a message of %u bytes says that it has %u", len, m->len);
-	ST_CHECK(m->index + 1 == st_get(&b->peer) && m->life == st_get(&b->peer_life), "qp %u got a message of book %u, and its peer is %u", b->number, m->index,
-		 b->peer - 1);
+	from = &books[m->index];
+	ST_CHECK(m->index < BOOKS && (st_get(&from->life) != m->life || (st_get(&from->peer) == b->index + 1 && st_get(&from->peer_life) == b->life)),
+		 "qp %u, book %u, got a message that book %u sent to %u", b->number, b->index, m->index, from->peer - 1);
 	for (i = 0; i < m->len; i++)
 		ST_CHECK(m->rest[i] == byte_of(m->thread, m->seq, i), "message %u of thread %u: byte %u", m->seq, m->thread, i);
 	message_seen(cq, b, m->thread, m->seq);
@@ -789,6 +856,26 @@ static void one(struct st_thread *t, struct st_cq *cq, const struct ibv_wc *wc, 
 		send_completed(cq, b, &id, wc);
 }
 
+static int poll_ex(struct ibv_cq_ex *ex, int n, struct ibv_wc *wc)
+{
+	struct ibv_poll_cq_attr a = { 0 };
+	int i = 0, ret = ibv_start_poll(ex, &a);
+
+	if (ret)
+		return ret == ENOENT ? 0 : -ret;
+	do {
+		wc[i++] = (struct ibv_wc){ .wr_id = ex->wr_id, .status = ex->status, .opcode = ibv_wc_read_opcode(ex), .byte_len = ibv_wc_read_byte_len(ex),
+					   .imm_data = ibv_wc_read_imm_data(ex), .qp_num = ibv_wc_read_qp_num(ex), .wc_flags = ibv_wc_read_wc_flags(ex) };
+	} while (i < n && !(ret = ibv_next_poll(ex)));
+	ibv_end_poll(ex);
+	return ret && ret != ENOENT ? -ret : i;
+}
+
+static int poll_any(struct st_thread *t, struct st_cq *cq, int n, struct ibv_wc *wc)
+{
+	return cq->extended && st_one_in(t, 2) ? poll_ex((struct ibv_cq_ex *)cq->o.p, n, wc) : ibv_poll_cq(cq->o.p, n, wc);
+}
+
 void st_poll(struct st_thread *t, struct st_cq *cq)
 {
 	struct ibv_wc wc[8];
@@ -798,7 +885,7 @@ void st_poll(struct st_thread *t, struct st_cq *cq)
 	if (cq->serial)
 		pthread_mutex_lock(&cq->order);
 	begin = st_now();
-	n = ibv_poll_cq(cq->o.p, 1 + (int)st_below(t, 8), wc);
+	n = poll_any(t, cq, 1 + (int)st_below(t, 8), wc);
 	ST_CHECK(n >= 0, "poll_cq: %d", n);
 	for (i = 0; i < n; i++)
 		one(t, cq, &wc[i], begin);
@@ -816,6 +903,7 @@ void st_poll_some(struct st_thread *t)
 		return;
 	while (n--)
 		st_poll(t, cq);
+	st_add(&st_counts.leased, st_get(&rnic_device_of(to_ctx(st.ctx)->iwdev)->lease_count) != 0);
 	st_done(&cq->o);
 }
 

@@ -123,6 +123,19 @@ static struct st_notify *notify_new(void)
 	return n;
 }
 
+#define EX_FLAGS (IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM)
+
+static struct ibv_cq *create_cq(struct st_cq *cq, struct ibv_comp_channel *channel)
+{
+	struct ibv_cq_init_attr_ex a = { .cqe = 4096, .cq_context = cq->notify, .channel = channel, .wc_flags = EX_FLAGS };
+	struct ibv_cq_ex *ex;
+
+	if (!cq->extended)
+		return ibv_create_cq(st.ctx, 4096, cq->notify, channel, 0);
+	ex = ibv_create_cq_ex(st.ctx, &a);
+	return ex ? ibv_cq_ex_to_cq(ex) : NULL;
+}
+
 static void cq_make(struct st_thread *t, struct st_cq *cq, u32 n)
 {
 	struct st_obj *channel = st_one_in(t, 3) ? NULL : &st.channel[st_below(t, ST_CHANNELS)];
@@ -134,7 +147,8 @@ static void cq_make(struct st_thread *t, struct st_cq *cq, u32 n)
 	cq->notify = notify_new();
 	if (channel)
 		st_child_begins(channel);
-	cq->o.p = ibv_create_cq(st.ctx, 4096, cq->notify, channel ? channel->p : NULL, 0);
+	cq->extended = st_one_in(t, 2);
+	cq->o.p = create_cq(cq, channel ? channel->p : NULL);
 	st_log(begin, "create_cq", n, (uintptr_t)cq->notify, err_of(cq->o.p));
 	ST_CHECK(cq->o.p, "create_cq: %d", errno);
 	if (channel) {

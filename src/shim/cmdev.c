@@ -217,7 +217,7 @@ static void keep_fd(struct cmdev_file *f)
 	fd_disown_close(f->kept_fd);
 	f->kept_fd = fd_own_high(dup(f->fd));
 	f->kept_live = false;
-	f->fork = cmdev_ctx ? iwcm_fork_count(cmdev_ctx) : 0;
+	f->fork = cmdev_context() ? iwcm_fork_count(cmdev_context()) : 0;
 	f->inherited = true;
 }
 
@@ -274,7 +274,7 @@ void shim_cmdev_inherit(void *arg)
 
 	pthread_mutex_lock(&cmdev_lock);
 	LIST_FOREACH(f, &all_files, entry) {
-		if (!f->inherited || f->fork != iwcm_fork_count(cmdev_ctx))
+		if (!f->inherited || f->fork != iwcm_fork_count(cmdev_context()))
 			continue; /* used by this process already, or of an older one that may live */
 		f->inherited = false;
 		revive_kept(f);

@@ -219,7 +219,7 @@ struct waiter {
 static void end_wait(struct waiter *w)
 {
 	if (w->listens)
-		iwcm_fork_wait(cmdev_ctx, false);
+		iwcm_fork_wait(cmdev_context(), false);
 	w->listens = false;
 }
 
@@ -275,7 +275,7 @@ int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out)
 	int ret;
 
 	if (w.listens)
-		iwcm_fork_wait(cmdev_ctx, true);
+		iwcm_fork_wait(cmdev_context(), true);
 	ret = wait_get(&w, response, out);
 	end_wait(&w);
 	return ret;

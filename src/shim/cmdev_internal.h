@@ -97,7 +97,8 @@ struct cmdev_id {
 /* One lock for files, ids and queues: a leaf but for channels' eventfds; never held when iwcm is called. */
 extern pthread_mutex_t cmdev_lock;
 /* The context, once there has been an id. */
-extern struct iwcm_ctx *cmdev_ctx;
+extern struct iwcm_ctx *cmdev_ctx; /* atomic: each thread that makes an id says which it is */
+static inline struct iwcm_ctx *cmdev_context(void) { return __atomic_load_n(&cmdev_ctx, __ATOMIC_ACQUIRE); }
 
 /* ---- cmdev_mem.c ---- */
 /* Copy to the program's memory at @to; -EFAULT. */
