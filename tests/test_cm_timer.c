@@ -180,9 +180,9 @@ static void *try_lock(void *arg)
 {
 	struct irdma_cm_core *core = arg;
 
-	if (pthread_mutex_trylock(&core->lock))
+	if (!mutex_try_take(&core->lock))
 		return core;
-	pthread_mutex_unlock(&core->lock);
+	mutex_give(&core->lock);
 	return NULL;
 }
 
@@ -204,7 +204,7 @@ static void cleanup_takes_the_lock(void **state)
 	fx_silence(&fx);
 	node = fx_node(&fx, NULL, true, 1, 2);
 	irdma_schedule_cm_timer(node, frame(node), IRDMA_TIMER_TYPE_SEND, 1, 0);
-	pthread_mutex_lock(&core_of(&fx)->lock); /* not cm_lock(), which takes nothing while there is one thread */
+	mutex_take(&core_of(&fx)->lock); /* not cm_lock(), which takes nothing while there is one thread */
 	assert_int_equal(pthread_create(&waiter, NULL, cleanup, node), 0);
 	usleep(20000);
 	assert_non_null(node->send_entry.sqbuf);

@@ -16,8 +16,8 @@ static size_t peer_read;          /* bytes of the stream it has looked at */
 static void cm_disconnect(struct irdma_qp *q)
 {
 	assert_ptr_equal(q, qp);
-	assert_int_equal(pthread_mutex_trylock(&q->lock), 0); /* no lock is held */
-	pthread_mutex_unlock(&q->lock);
+	assert_true(mutex_try_take(&q->lock)); /* no lock is held */
+	mutex_give(&q->lock);
 	disconnects++;
 	if (destroy_in_callback) {
 		rnic_qp_destroy(q);
@@ -29,8 +29,8 @@ static void cm_disconnect(struct irdma_qp *q)
 
 static void cm_lsmm_done(struct irdma_qp *q)
 {
-	assert_int_equal(pthread_mutex_trylock(&q->lock), 0);
-	pthread_mutex_unlock(&q->lock);
+	assert_true(mutex_try_take(&q->lock));
+	mutex_give(&q->lock);
 	assert_true(q->lsmm_sent);
 	lsmm_dones++;
 }

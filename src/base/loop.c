@@ -24,7 +24,7 @@ void loop_init(struct loop *l, u64 now_ns)
 	l->wake_arg = NULL;
 	l->has_owner = false;
 	l->running = false;
-	pthread_mutex_init(&l->lock, NULL);
+	l->lock = (struct mutex){ 0 };
 	wheel_init(&l->timers, now_ns / LOOP_TICK_NS);
 	TAILQ_INIT(&l->ready);
 }
@@ -36,7 +36,6 @@ void loop_init(struct loop *l, u64 now_ns)
 void loop_destroy(struct loop *l)
 {
 	assert(!l->has_owner);
-	pthread_mutex_destroy(&l->lock);
 }
 
 /**

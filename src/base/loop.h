@@ -41,7 +41,7 @@ struct workq {
 TAILQ_HEAD(workq_list, workq);
 
 struct loop {
-	pthread_mutex_t lock;     /* timers, ready queues */
+	struct mutex lock;     /* timers, ready queues */
 	u64 now_ns;               /* read once per entry; virtual on the wire port */
 	struct wheel timers;      /* ticks of LOOP_TICK_NS */
 	struct workq_list ready;

@@ -258,8 +258,6 @@ int irdma_setup_cm_core(struct irdma_device *iwdev, u8 rdma_ver)
 		free(core);
 		return -ENOMEM;
 	}
-	pthread_mutex_init(&core->lock, NULL);
-	pthread_cond_init(&core->upcall_done, NULL);
 	core->iwdev = iwdev;
 	core->rdma_ver = rdma_ver;
 	core->form_cm_frame = rdma_ver == IRDMA_GEN_1 ? irdma_form_uda_cm_frame : irdma_form_ah_cm_frame;
@@ -341,7 +339,5 @@ void irdma_cleanup_cm_core(struct irdma_cm_core *core)
 	hash_destroy(&core->listeners_ht);
 	pool_destroy(&core->node_pool);
 	pool_destroy(&core->event_pool);
-	pthread_cond_destroy(&core->upcall_done);
-	pthread_mutex_destroy(&core->lock);
 	free(core);
 }

@@ -144,9 +144,9 @@ void irdma_cm_disconn_true(struct irdma_qp *iwqp)
 
 	if (!node)
 		return;
-	pthread_mutex_lock(&iwqp->lock);
+	mutex_lock(&iwqp->lock);
 	ae = iwqp->last_ae;
-	pthread_mutex_unlock(&iwqp->lock);
+	mutex_unlock(&iwqp->lock);
 	log_debug("cm", "QP %u disconnected: %s", iwqp->qp_num, rnic_ae_str(ae));
 	irdma_qp_disconnect(iwqp);
 	if (cm_id)

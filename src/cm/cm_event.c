@@ -14,7 +14,7 @@ void cm_upcall_wait(struct irdma_cm_core *core, struct iw_cm_id *cm_id, struct i
 {
 	while ((core->upcall_id == cm_id || (node && core->upcall_node == node)) &&
 	       core->upcall_id && !pthread_equal(core->upcall_thread, pthread_self()))
-		pthread_cond_wait(&core->upcall_done, &core->lock);
+		cond_wait(&core->upcall_done, &core->lock);
 }
 
 /* A request that was taken is the new cm_id's from here on; irdma_accept() may have been quicker. */
@@ -35,7 +35,7 @@ static void upcall_end(struct irdma_cm_node *node, struct iw_cm_id *cm_id, struc
 	adopt_child(node, cm_id, child);
 	core->upcall_id = NULL;
 	core->upcall_node = NULL;
-	pthread_cond_broadcast(&core->upcall_done);
+	cond_broadcast(&core->upcall_done);
 	cm_unlock(core);
 }
 

@@ -254,7 +254,7 @@ struct cm_cookie_keys {
 };
 
 struct irdma_cm_core {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	struct irdma_device *iwdev;
 	u8 rdma_ver;
 	u8 isn_key[16];                 /* RFC 6528 */
@@ -263,7 +263,7 @@ struct irdma_cm_core {
 	struct iw_cm_id *upcall_id;     /* an upcall for it ... */
 	struct irdma_cm_node *upcall_node; /* ... and this node is running ... */
 	pthread_t upcall_thread;        /* ... in this thread */
-	pthread_cond_t upcall_done;
+	struct cond upcall_done;
 	struct hash_table nodes_ht;     /* 4-tuple + vlan */
 	struct hash_table listeners_ht; /* address + port + vlan, any-address for wildcard parents */
 	LIST_HEAD(, irdma_cm_listener) listen_list;

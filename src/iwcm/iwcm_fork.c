@@ -103,7 +103,7 @@ void iwcm_fork_prepare(struct iwcm_ctx *ctx)
 	lock_devices(ctx);
 	port_host_fork_prepare(ctx->host);
 	net_fork_prepare(ctx->net);
-	pthread_mutex_lock(&ctx->loop->lock);
+	mutex_take(&ctx->loop->lock);
 	pthread_mutex_lock(&ctx->lock);
 	name_owner(ctx);
 }
@@ -115,7 +115,7 @@ void iwcm_fork_prepare(struct iwcm_ctx *ctx)
 void iwcm_fork_parent(struct iwcm_ctx *ctx)
 {
 	pthread_mutex_unlock(&ctx->lock);
-	pthread_mutex_unlock(&ctx->loop->lock);
+	mutex_give(&ctx->loop->lock);
 	net_fork_parent(ctx->net);
 	port_host_fork_parent(ctx->host);
 	unlock_devices(ctx, rnic_fork_parent);
@@ -306,7 +306,7 @@ void iwcm_fork_child(struct iwcm_ctx *ctx)
 	close_watch(f);
 	__atomic_store_n(&f->asleep, true, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&ctx->lock);
-	pthread_mutex_unlock(&ctx->loop->lock);
+	mutex_give(&ctx->loop->lock);
 	net_fork_child(ctx->net);
 	port_host_fork_child(ctx->host);
 	unlock_devices(ctx, rnic_fork_child);

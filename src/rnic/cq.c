@@ -61,8 +61,6 @@ int rnic_cq_create(struct irdma_device *iwdev, const struct rnic_cq_attr *attr, 
 	cq->iwdev = iwdev;
 	cq->attr = *attr;
 	TAILQ_INIT(&cq->users);
-	pthread_mutex_init(&cq->lock, NULL);
-	pthread_mutex_init(&cq->users_lock, NULL);
 	count_up(&rnic_device_of(iwdev)->cqs);
 	*out = cq;
 	return 0;
@@ -89,8 +87,6 @@ int rnic_cq_destroy(struct rnic_cq *cq)
 	if (has_users(cq))
 		return -EBUSY;
 	count_down(&rnic_device_of(cq->iwdev)->cqs);
-	pthread_mutex_destroy(&cq->users_lock);
-	pthread_mutex_destroy(&cq->lock);
 	free(cq->ring);
 	free(cq);
 	return 0;
@@ -268,15 +264,10 @@ static bool is_held(const struct rnic_cq *cq)
 	return __atomic_load_n(&cq->held, __ATOMIC_RELAXED);
 }
 
-static bool try_users_lock(struct rnic_cq *cq)
-{
-	return single_threaded() || !pthread_mutex_trylock(&cq->users_lock);
-}
-
 /* Send what was held back for this poll, then read what came. */
 static void serve_streams(struct rnic_cq *cq, bool read)
 {
-	if (!try_users_lock(cq))
+	if (!mutex_trylock(&cq->users_lock))
 		return;
 	if (is_held(cq)) {
 		__atomic_store_n(&cq->held, false, __ATOMIC_RELAXED);

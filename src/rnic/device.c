@@ -48,7 +48,6 @@ static void init_limits(struct rnic_limits *l, const struct rnic_limits *wanted)
 static void init_vsi(struct irdma_device *dev)
 {
 	dev->vsi.back = dev;
-	pthread_mutex_init(&dev->vsi.lock, NULL);
 	pool_init(&dev->vsi.small, sizeof(struct irdma_puda_buf) + RNIC_SMALL_BUF, dev->limits.ilq_bufs);
 	pool_init(&dev->vsi.large, sizeof(struct irdma_puda_buf) + RNIC_LARGE_BUF, dev->limits.ilq_bufs);
 }
@@ -107,7 +106,6 @@ int rnic_device_create(struct loop *loop, struct net *net, const struct net_ifac
 	dev->next_qpn = FIRST_QPN;
 	init_limits(&dev->limits, limits);
 	init_vsi(dev);
-	pthread_mutex_init(&dev->lock, NULL);
 	pool_init(&d->qp_pool, sizeof(struct rnic_qp), 0);
 	pool_init(&d->apbvt_pool, sizeof(struct apbvt_entry), 0);
 	workq_init(&d->wq, loop);
@@ -171,7 +169,5 @@ void rnic_device_destroy(struct irdma_device *iwdev)
 	pool_destroy(&d->apbvt_pool);
 	pool_destroy(&d->qp_pool);
 	rnic_lease_destroy(d);
-	pthread_mutex_destroy(&iwdev->vsi.lock);
-	pthread_mutex_destroy(&iwdev->lock);
 	free(d);
 }

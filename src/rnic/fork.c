@@ -15,19 +15,19 @@ void rnic_fork_prepare(struct irdma_device *iwdev)
 	struct rnic_device *d = rnic_device_of(iwdev);
 
 	rnic_device_send_held(iwdev); /* a child that carries on for its parent would send it once more */
-	pthread_mutex_lock(&iwdev->lock);
-	pthread_mutex_lock(&iwdev->vsi.lock);
-	pthread_mutex_lock(&d->lease_lock);
-	pthread_mutex_lock(&d->stags.bind_lock);
+	mutex_take(&iwdev->lock);
+	mutex_take(&iwdev->vsi.lock);
+	mutex_take(&d->lease_lock);
+	mutex_take(&d->stags.bind_lock);
 	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
-		pthread_mutex_lock(&d->stags.shard[i].lock);
+		mutex_take(&d->stags.shard[i].lock);
 }
 
 static void unlock_stags(struct rnic_stag_table *t)
 {
 	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
-		pthread_mutex_unlock(&t->shard[i].lock);
-	pthread_mutex_unlock(&t->bind_lock);
+		mutex_give(&t->shard[i].lock);
+	mutex_give(&t->bind_lock);
 }
 
 /**
@@ -39,20 +39,20 @@ void rnic_fork_parent(struct irdma_device *iwdev)
 	struct rnic_device *d = rnic_device_of(iwdev);
 
 	unlock_stags(&d->stags);
-	pthread_mutex_unlock(&d->lease_lock);
-	pthread_mutex_unlock(&iwdev->vsi.lock);
-	pthread_mutex_unlock(&iwdev->lock);
+	mutex_give(&d->lease_lock);
+	mutex_give(&iwdev->vsi.lock);
+	mutex_give(&iwdev->lock);
 }
 
 static bool is_stuck(struct rnic_qp *q)
 {
-	bool stuck = pthread_mutex_trylock(&q->rx_lock);
+	bool stuck = !mutex_try_take(&q->rx_lock);
 
 	if (!stuck)
-		pthread_mutex_unlock(&q->rx_lock);
-	if (pthread_mutex_trylock(&q->qp.lock))
+		mutex_give(&q->rx_lock);
+	if (!mutex_try_take(&q->qp.lock))
 		return true;
-	pthread_mutex_unlock(&q->qp.lock);
+	mutex_give(&q->qp.lock);
 	return stuck;
 }
 
@@ -81,7 +81,7 @@ void rnic_fork_child(struct irdma_device *iwdev)
 	struct rnic_device *d = rnic_device_of(iwdev);
 
 	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
-		pthread_cond_init(&d->stags.shard[i].idle, NULL);
+		d->stags.shard[i].idle = (struct cond){ 0 };
 	hash_walk(&iwdev->qps, leave_stuck, d);
 	rnic_fork_parent(iwdev);
 }

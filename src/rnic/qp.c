@@ -214,8 +214,6 @@ int rnic_qp_make(struct irdma_device *iwdev, struct rnic_verbs *v, struct irdma_
 	q->qp.iwdev = iwdev;
 	q->qp.refcount = 1;
 	q->v = v;
-	pthread_mutex_init(&q->qp.lock, NULL);
-	pthread_mutex_init(&q->rx_lock, NULL);
 	work_setup(&q->work, rnic_qp_work);
 	timer_setup(&q->qp.rtr_timer, iwdev->loop, rnic_qp_rtr_timeout);
 	if (v) {
@@ -224,8 +222,6 @@ int rnic_qp_make(struct irdma_device *iwdev, struct rnic_verbs *v, struct irdma_
 	}
 	rc = table_add(&q->qp);
 	if (rc) {
-		pthread_mutex_destroy(&q->rx_lock);
-		pthread_mutex_destroy(&q->qp.lock);
 		memory_put(iwdev, q);
 		return rc;
 	}
@@ -271,8 +267,6 @@ static void qp_free(struct irdma_qp *qp)
 		rnic_stats_move(&rest, &q->v->counted, true);
 		rnic_verbs_free(q->v);
 	}
-	pthread_mutex_destroy(&q->rx_lock);
-	pthread_mutex_destroy(&qp->lock);
 	mutex_lock(&iwdev->lock);
 	rnic_stats_move(&d->gone, &rest, false);
 	pool_put(&d->qp_pool, q);

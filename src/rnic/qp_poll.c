@@ -145,7 +145,6 @@ static void lease_tick(struct timer_list *t)
 
 void rnic_lease_init(struct rnic_device *d)
 {
-	pthread_mutex_init(&d->lease_lock, NULL);
 	TAILQ_INIT(&d->leases);
 	timer_setup(&d->lease_timer, d->dev.loop, lease_tick);
 }
@@ -154,7 +153,6 @@ void rnic_lease_destroy(struct rnic_device *d)
 {
 	assert(TAILQ_EMPTY(&d->leases));
 	timer_del(&d->lease_timer);
-	pthread_mutex_destroy(&d->lease_lock);
 }
 
 /* Called with rx_lock held. Enough polls, soon after each other? */
@@ -218,7 +216,7 @@ static void send_on(struct rnic_qp *q)
 {
 	struct irdma_qp *qp = &q->qp;
 
-	if (!single_threaded() && pthread_mutex_trylock(&qp->lock))
+	if (!mutex_trylock(&qp->lock))
 		return;
 	rnic_tx_run(qp);
 	if (q->todo)

@@ -29,7 +29,7 @@ enum rx_result { RX_DRAINED, RX_MORE, RX_EOF, RX_ERROR };
 /* While the process has one thread mutexes are not taken (base/lock.h), but we may come by again from inside. */
 bool rnic_rx_trylock(struct rnic_qp *q)
 {
-	if (single_threaded() ? q->rx_held : pthread_mutex_trylock(&q->rx_lock))
+	if (single_threaded() ? q->rx_held : !mutex_try_take(&q->rx_lock))
 		return false;
 	q->rx_held = true;
 	return true;
@@ -54,10 +54,10 @@ static u32 take_notes(struct rnic_qp *q)
 	return __atomic_exchange_n(&q->rx_notes, 0, __ATOMIC_SEQ_CST);
 }
 
-/* A read-modify-write: who left a note either got the lock, or is seen here. */
-static bool has_notes(struct rnic_qp *q)
+/* Not before the lock was given (mutex_give()): who left a note either got the lock, or is seen here. */
+static bool has_notes(const struct rnic_qp *q)
 {
-	return __atomic_fetch_or(&q->rx_notes, 0, __ATOMIC_SEQ_CST) != 0;
+	return __atomic_load_n(&q->rx_notes, __ATOMIC_SEQ_CST) != 0;
 }
 
 void rnic_rx_unlock(struct rnic_qp *q)
@@ -445,6 +445,8 @@ static void serve(struct irdma_qp *qp, u32 events)
 		handle_reading(qp, events);
 		rnic_rx_unlock(q);
 	}
+	if (!__atomic_load_n(&q->todo, __ATOMIC_RELAXED))
+		return; /* who leaves something from now on kicks */
 	mutex_lock(&qp->lock);
 	todo = q->todo;
 	rnic_qp_set_todo(q, 0);

@@ -240,9 +240,14 @@ void rnic_stats_move(struct rnic_qp_stats *sum, const struct rnic_qp_stats *part
 {
 	u64 *to = (u64 *)sum;
 	const u64 *from = (const u64 *)part;
+	const size_t n = sizeof(*sum) / sizeof(*to);
 
-	for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++)
-		to[i] += back ? -from[i] : from[i];
+	if (back)
+		for (size_t i = 0; i < n; i++)
+			to[i] -= from[i];
+	else
+		for (size_t i = 0; i < n; i++)
+			to[i] += from[i];
 }
 
 void rnic_qp_count(struct irdma_qp *qp)

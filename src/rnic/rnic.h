@@ -57,7 +57,7 @@ TAILQ_HEAD(irdma_puda_list, irdma_puda_buf);
 struct irdma_sc_vsi {
 	struct irdma_device *back;
 	struct pool small, large;   /* bounded: dev->limits.ilq_bufs each */
-	pthread_mutex_t lock;       /* pools and refcounts */
+	struct mutex lock;       /* pools and refcounts */
 	u64 tx_frames, tx_errors, rx_frames, rx_dropped;
 };
 
@@ -133,7 +133,7 @@ struct irdma_qp {
 	struct rnic_pd *pd;        /* NULL: a QP without verbs; set when it is made */
 	u32 qp_num;
 	u32 refcount;              /* atomic */
-	pthread_mutex_t lock;      /* all below up to the CM's part */
+	struct mutex lock;      /* all below up to the CM's part */
 	enum rnic_qp_state state;
 	enum rnic_ae last_ae;
 	bool destroying;           /* rnic_qp_destroy() was called; read without the lock by rnic_qp_is_going() */
@@ -364,7 +364,7 @@ struct irdma_device {
 	bool responder_waits;   /* client-server: for the initiator's first FPDU, however long it takes; set before there are connections */
 	const struct rnic_cm_ops *cm_ops; /* set by irdma_setup_cm_core() */
 	struct irdma_cm_core *cm_core;
-	pthread_mutex_t lock;   /* tables below */
+	struct mutex lock;   /* tables below */
 	struct hash_table qps, arp, apbvt;
 	u32 next_qpn;
 	struct rnic_arp_entry **arp_by_index;

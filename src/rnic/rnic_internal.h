@@ -45,7 +45,7 @@ struct rnic_device {
 	struct rnic_qp_stats gone; /* under the device's lock: sums of the QPs that are no more */
 	u64 made;                  /* under the device's lock */
 	u64 connections;           /* atomic */
-	pthread_mutex_t lease_lock; /* leaf */
+	struct mutex lease_lock; /* leaf */
 	TAILQ_HEAD(, rnic_qp) leases; /* under lease_lock */
 	u32 lease_count;           /* atomic for a look */
 	struct timer_list lease_timer;
@@ -191,7 +191,7 @@ struct rnic_qp {
 	int access;             /* IBV_ACCESS_REMOTE_*; atomic */
 	u32 alarm;              /* atomic: a CQ has overrun */
 	/* reading; see qp_stream.c */
-	pthread_mutex_t rx_lock;
+	struct mutex rx_lock;
 	bool rx_held;           /* rx_lock is held */
 	u32 rx_notes;           /* atomic: RNIC_NOTE_* for who holds rx_lock */
 	bool rx_flushed;        /* atomic: receive nothing more */

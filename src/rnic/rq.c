@@ -42,13 +42,11 @@ int rnic_rq_init(struct rnic_rq *rq, u32 max_wr, u32 max_sge)
 		if (!rq->ring)
 			return -ENOMEM;
 	}
-	pthread_mutex_init(&rq->lock, NULL);
 	return 0;
 }
 
 void rnic_rq_destroy(struct rnic_rq *rq)
 {
-	pthread_mutex_destroy(&rq->lock);
 	free(rq->ring);
 	rq->ring = NULL;
 	rq->size = 0;

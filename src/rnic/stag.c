@@ -59,18 +59,12 @@ static int shard_init(struct rnic_stag_shard *shard)
 {
 	static const u8 no_key[HASH_KEY_BYTES];
 
-	if (hash_init(&shard->table, no_key))
-		return -ENOMEM;
-	pthread_mutex_init(&shard->lock, NULL);
-	pthread_cond_init(&shard->idle, NULL);
-	return 0;
+	return hash_init(&shard->table, no_key) ? -ENOMEM : 0;
 }
 
 static void shard_destroy(struct rnic_stag_shard *shard)
 {
 	hash_destroy(&shard->table);
-	pthread_cond_destroy(&shard->idle);
-	pthread_mutex_destroy(&shard->lock);
 }
 
 int rnic_stag_table_init(struct rnic_stag_table *t)
@@ -80,7 +74,6 @@ int rnic_stag_table_init(struct rnic_stag_table *t)
 	for (i = 0; i < RNIC_STAG_SHARDS; i++)
 		if (shard_init(&t->shard[i]))
 			goto destroy_shards;
-	pthread_mutex_init(&t->bind_lock, NULL);
 	t->count = 0;
 	return 0;
 
@@ -96,7 +89,6 @@ void rnic_stag_table_destroy(struct rnic_stag_table *t)
 	assert(t->count == 0);
 	for (u32 i = 0; i < RNIC_STAG_SHARDS; i++)
 		shard_destroy(&t->shard[i]);
-	pthread_mutex_destroy(&t->bind_lock);
 }
 
 /* ---- life of an entry ---- */
@@ -134,7 +126,7 @@ static void leave(struct rnic_stag *s)
 	hash_del(&shard->table, &s->hn);
 	__atomic_fetch_or(&s->users, RNIC_STAG_DYING, __ATOMIC_ACQ_REL);
 	while (__atomic_load_n(&s->users, __ATOMIC_ACQUIRE) != RNIC_STAG_DYING)
-		pthread_cond_wait(&shard->idle, &shard->lock);
+		cond_wait(&shard->idle, &shard->lock);
 	mutex_unlock(&shard->lock);
 }
 
@@ -309,7 +301,7 @@ static void drop(struct rnic_stag *s)
 	if (likely(count_down(&s->users) != (RNIC_STAG_DYING | 1)))
 		return;
 	mutex_lock(&shard->lock);
-	pthread_cond_broadcast(&shard->idle);
+	cond_broadcast(&shard->idle);
 	mutex_unlock(&shard->lock);
 }
 

@@ -65,15 +65,15 @@ struct rnic_stag {
 #define RNIC_STAG_DYING 0x80000000u
 
 struct rnic_stag_shard {
-	pthread_mutex_t lock;
-	pthread_cond_t idle;   /* the last access to something dying is over */
+	struct mutex lock;
+	struct cond idle;      /* the last access to something dying is over */
 	struct hash_table table;
 };
 
 struct rnic_stag_table {
 	struct rnic_stag_shard shard[RNIC_STAG_SHARDS];
 	u32 count;             /* atomic */
-	pthread_mutex_t bind_lock; /* binding of windows against the end or change of regions; outside the shards' locks */
+	struct mutex bind_lock; /* binding of windows against the end or change of regions; outside the shards' locks */
 };
 
 struct rnic_mr {
@@ -136,7 +136,7 @@ enum rnic_cq_armed { RNIC_CQ_UNARMED, RNIC_CQ_SOLICITED, RNIC_CQ_ANY };
 struct rnic_cq {
 	struct irdma_device *iwdev;
 	struct rnic_cq_attr attr;
-	pthread_mutex_t lock;  /* up to armed */
+	struct mutex lock;  /* up to armed */
 	struct rnic_cqe *ring;
 	u32 size;              /* a power of two */
 	u32 head, tail;        /* free running; atomic for rnic_cq_is_empty() */
@@ -145,7 +145,7 @@ struct rnic_cq {
 	u32 polls;             /* atomic: calls of rnic_cq_poll(); who sees it stand still knows that nobody polls */
 	u32 fruitless;         /* atomic: of those, how many since one that found something */
 	bool held;             /* atomic: work requests of its QPs wait for the next poll */
-	pthread_mutex_t users_lock; /* all below */
+	struct mutex users_lock; /* all below */
 	TAILQ_HEAD(rnic_cq_users, rnic_cq_user) users; /* order is qp_poll.c's to choose */
 	u32 user_count;
 };
@@ -193,7 +193,7 @@ struct rnic_rwqe {
 #define RNIC_RWQE_SIZE(max_sge) (sizeof(struct rnic_rwqe) + (max_sge) * sizeof(struct ibv_sge))
 
 struct rnic_rq {
-	pthread_mutex_t lock;
+	struct mutex lock;
 	u8 *ring;              /* size * stride bytes */
 	u32 stride;
 	u32 size;              /* a power of two, or 0: nothing can be posted */
