@@ -227,6 +227,7 @@ struct port_host {
 	u32 first_number, numbers, turn; /* local port numbers to choose from, and the next one's turn */
 	u32 free_tries;             /* how many to look at for one that nobody has */
 	u8 connected[UINT16_MAX / 8 + 1]; /* bitmap of local port numbers of connections made from here */
+	u8 reserved[UINT16_MAX + 1]; /* how many reservations each number has */
 	LIST_HEAD(, host_port) ports;
 
 	struct wheel wheel;         /* ticks of 1 ms */

@@ -310,12 +310,21 @@ void host_note_number(struct port_host *h, u16 number, bool used)
 		h->connected[number / 8] &= (u8)~BIT(number % 8);
 }
 
+/* Locked. Counts of 255 stay: there are, or were, more. */
+static void note_reserved(struct port_host *h, u16 number, bool on)
+{
+	if (h->reserved[number] != UINT8_MAX)
+		h->reserved[number] = (u8)(h->reserved[number] + (on ? 1 : -1));
+}
+
 /* Locked. By us, on this address or on every one. */
 static bool is_reserved(const struct host_port *p, bool ipv4, const u32 *addr, u16 number)
 {
 	const struct host_port *other;
 	static const u32 any[4];
 
+	if (likely(!p->host->reserved[number])) /* spares two look-ups for each NIC */
+		return false;
 	LIST_FOREACH(other, &p->host->ports, entry)
 		if (resv_find(other, ipv4, addr, number) || resv_find(other, ipv4, any, number))
 			return true;
@@ -401,6 +410,7 @@ static int resv_add(struct host_port *p, bool ipv4, const u32 *addr, u16 *number
 	r->count = 1;
 	k = resv_key(p, ipv4, addr, *number);
 	hash_add(t, &r->node, hash_of(t, &k, sizeof(k)));
+	note_reserved(p->host, r->number, true);
 	return 0;
 }
 
@@ -436,6 +446,7 @@ int host_reserve(struct port *p, bool ipv4, const u32 *addr, u16 *number, bool s
 static void resv_del(struct port_host *h, struct host_reservation *r)
 {
 	hash_del(&h->reservations, &r->node);
+	note_reserved(h, r->number, false);
 	host_close_fd(r->fd, false);
 	free(r);
 }

@@ -219,19 +219,25 @@ void host_stream_event(struct port_host *h, struct host_conn *c, u32 epoll_event
 /* ---- data ---- */
 
 /* One piece needs no msghdr, which the kernel would copy in twice. As sendmsg(). */
-static ssize_t send_pieces(int fd, const struct msghdr *m)
+static ssize_t send_pieces(struct host_conn *c, const struct iovec *iov, int n)
 {
-	if (m->msg_iovlen == 1)
-		return syscall(SYS_sendto, fd, m->msg_iov->iov_base, m->msg_iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT, NULL, 0);
-	return syscall(SYS_sendmsg, fd, m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	struct msghdr m;
+
+	if (likely(n == 1 && !host_tapped(c)))
+		return syscall(SYS_sendto, c->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT, NULL, 0);
+	m = (struct msghdr){ .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)min(n, IOV_LIMIT) };
+	return unlikely(host_tapped(c)) ? host_tap_sendmsg(c, &m) : syscall(SYS_sendmsg, c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* As recvmsg(). */
-static ssize_t recv_pieces(int fd, struct msghdr *m)
+static ssize_t recv_pieces(struct host_conn *c, const struct iovec *iov, int n)
 {
-	if (m->msg_iovlen == 1)
-		return syscall(SYS_recvfrom, fd, m->msg_iov->iov_base, m->msg_iov->iov_len, MSG_DONTWAIT, NULL, NULL);
-	return syscall(SYS_recvmsg, fd, m, MSG_DONTWAIT);
+	struct msghdr m;
+
+	if (likely(n == 1 && !host_tapped(c)))
+		return syscall(SYS_recvfrom, c->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT, NULL, NULL);
+	m = (struct msghdr){ .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)min(n, IOV_LIMIT) };
+	return unlikely(host_tapped(c)) ? host_tap_recvmsg(c, &m) : syscall(SYS_recvmsg, c->fd, &m, MSG_DONTWAIT);
 }
 
 /* Out of memory for a moment, which epoll does not report the end of. */
@@ -289,13 +295,12 @@ static bool remainder_gone(struct host_conn *c)
 ssize_t host_stream_send(struct port_stream *s, const struct iovec *iov, int n)
 {
 	struct host_conn *c = host_conn_of_stream(s);
-	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)min(n, IOV_LIMIT) };
 	ssize_t rc;
 
 	if (unlikely(__atomic_load_n(&c->remainder_len, __ATOMIC_ACQUIRE)) && !remainder_gone(c))
 		return -EAGAIN;
 	do
-		rc = unlikely(host_tapped(c)) ? host_tap_sendmsg(c, &m) : send_pieces(c->fd, &m);
+		rc = send_pieces(c, iov, n);
 	while (rc < 0 && errno == EINTR);
 	return rc < 0 ? data_error(c, errno) : rc;
 }
@@ -327,13 +332,12 @@ static ssize_t recv_left(struct host_conn *c, const struct iovec *iov, int n)
 ssize_t host_stream_recv(struct port_stream *s, const struct iovec *iov, int n)
 {
 	struct host_conn *c = host_conn_of_stream(s);
-	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)min(n, IOV_LIMIT) };
 	ssize_t rc;
 
 	if (unlikely(__atomic_load_n(&c->left, __ATOMIC_ACQUIRE)))
 		return recv_left(c, iov, n);
 	do
-		rc = unlikely(host_tapped(c)) ? host_tap_recvmsg(c, &m) : recv_pieces(c->fd, &m);
+		rc = recv_pieces(c, iov, n);
 	while (rc < 0 && errno == EINTR);
 	return rc < 0 ? data_error(c, errno) : rc;
 }

@@ -60,12 +60,15 @@ static int write_mark(struct perf_end *e, u64 n)
 	return err ? err : perf_post(e, IBV_WR_RDMA_WRITE, e->test.size, 1);
 }
 
-static int round_send(struct perf_end *e)
+/* There is a receive for the answer since the round before; the next one's is posted while the peer is at work. */
+static int round_send(struct perf_end *e, u64 n)
 {
-	int err = perf_post_recv(e, 1);
+	int err = n ? 0 : perf_post_recv(e, 1);
 
 	if (!err)
 		err = perf_post(e, IBV_WR_SEND, e->test.size, 1);
+	if (!err)
+		err = perf_post_recv(e, 1);
 	return err ? err : await_message(e);
 }
 
@@ -96,7 +99,7 @@ int perf_round_trip(struct perf_end *e, u64 n)
 		return e->error;
 	switch (e->test.verb) {
 	case PERF_SEND:
-		return round_send(e);
+		return round_send(e, n);
 	case PERF_WRITE:
 		return round_write(e, n);
 	default:
@@ -244,11 +247,11 @@ static int serve_latency(struct perf_end *e)
 		}
 		err = await_message(e);
 		if (!err)
-			err = perf_post_recv(e, 1);
-		if (!err)
 			err = await_sends(e, e->test.depth);
 		if (!err)
 			err = perf_post(e, IBV_WR_SEND, e->test.size, 1);
+		if (!err)
+			err = perf_post_recv(e, 1);
 	}
 	return err;
 }
