@@ -266,8 +266,9 @@ int host_filter_add(struct port *p, const struct port_filter_attr *a, struct por
 		return rc;
 	}
 	pthread_mutex_lock(&h->lock);
-	*out = (struct port_filter *)l;
 	rc = add_listener(h, l);
+	if (!rc) /* the caller takes what is there for a filter */
+		*out = (struct port_filter *)l;
 	pthread_mutex_unlock(&h->lock);
 	return rc;
 }
