@@ -122,13 +122,17 @@ static int answer_read(struct net_host *h, struct answer *a)
 static int request_locked(struct net_host *h, struct nl_msg *msg, struct answer *a)
 {
 	struct nlmsghdr *nlh = nlmsg_hdr(msg);
+	ssize_t sent;
 	int err = 0;
 
 	a->seq = ++h->req_seq;
 	a->dump = (nlh->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
 	nlh->nlmsg_seq = a->seq;
 	nlh->nlmsg_flags |= NLM_F_REQUEST | (a->dump ? 0 : NLM_F_ACK);
-	if (send(h->req_fd, nlh, nlh->nlmsg_len, MSG_NOSIGNAL) < 0)
+	do
+		sent = send(h->req_fd, nlh, nlh->nlmsg_len, MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	if (sent < 0)
 		return -errno;
 	while (!a->done && !err)
 		err = answer_read(h, a);
@@ -608,18 +612,28 @@ static int request_socket(void)
 	return fd;
 }
 
+/* A family that is not there, or not allowed, is done without: then *@fd is -1. */
+static int probe_socket(int family, int *fd)
+{
+	*fd = fd_own_high(socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	if (*fd >= 0 || errno == EAFNOSUPPORT || errno == EPERM || errno == EACCES)
+		return 0;
+	return -errno;
+}
+
 /* All sockets now: a thread may change its namespace later. */
 static int sockets_open(struct net_host *h)
 {
+	int err;
+
 	h->event_fd = event_socket();
 	if (h->event_fd < 0)
 		return h->event_fd;
 	h->req_fd = request_socket();
 	if (h->req_fd < 0)
 		return h->req_fd;
-	h->probe_fd[false] = fd_own_high(socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-	h->probe_fd[true] = fd_own_high(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-	return 0;
+	err = probe_socket(AF_INET6, &h->probe_fd[false]);
+	return err ? err : probe_socket(AF_INET, &h->probe_fd[true]);
 }
 
 static void sockets_close(struct net_host *h)
