@@ -14,6 +14,7 @@
 #define BACKLOG_MAX 1024u      /* what the kernel gives who asks for none, or more */
 #define PORT_TRIES 16          /* IPv6 numbers that IPv4 may have given to somebody else */
 #define SOME_PORT 1            /* for a resolution that wants the device only */
+#define BOUND_EVENTS 1u        /* DEVICE_REMOVAL */
 
 /* ---- create, destroy, migrate ---- */
 
@@ -234,18 +235,32 @@ static int bind_cm4(struct cmdev_id *id)
 	return err;
 }
 
-/* Binds both or none; iwcm's id cannot be unbound, so it is made anew. */
+static void swap_cm(struct iwcm_id **a, struct iwcm_id **b)
+{
+	struct iwcm_id *was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+/* Binds both or none; iwcm's id cannot be unbound, so another one, made while there is still nothing to lose, takes its place. */
 static int bind_dual(struct cmdev_id *id, const union addr *a)
 {
-	int err = bind_cm4(id);
+	struct iwcm_id *unbound;
+	int err = make_cm(id, &unbound);
 
-	if (!err)
-		return 0;
-	iwcm_destroy_id(id->cm);
-	id->cm = NULL;
-	if (make_cm(id, &id->cm))
-		return -ENOMEM;
-	return err == -EADDRINUSE && !a->in6.sin6_port ? -EAGAIN : err;
+	if (err)
+		return err;
+	err = iwcm_bind(id->cm, &a->sa);
+	if (!err) {
+		err = bind_cm4(id);
+		if (err)
+			swap_cm(&id->cm, &unbound);
+		if (err == -EADDRINUSE && !a->in6.sin6_port)
+			err = -EAGAIN;
+	}
+	iwcm_destroy_id(unbound);
+	return err;
 }
 
 static int bind_cm(struct cmdev_id *id, const union addr *a)
@@ -253,11 +268,11 @@ static int bind_cm(struct cmdev_id *id, const union addr *a)
 	bool dual = a->sa.sa_family == AF_INET6 && addr_any(a) && !id->afonly;
 	int tries = PORT_TRIES, err;
 
-	do {
-		err = iwcm_bind(id->cm, &a->sa);
-		if (!err && dual)
-			err = bind_dual(id, a);
-	} while (err == -EAGAIN && --tries);
+	if (!dual)
+		return iwcm_bind(id->cm, &a->sa);
+	do
+		err = bind_dual(id, a);
+	while (err == -EAGAIN && --tries);
 	return err == -EAGAIN ? -EADDRINUSE : err;
 }
 
@@ -289,7 +304,9 @@ static int bind_addr(struct cmdev_call *c, u32 number, const union addr *a)
 		return cmdev_id_end(id, bind_ib(a));
 	if (!cmdev_id_in(id, BIT(CMDEV_IDLE)))
 		return cmdev_id_end(id, -EINVAL);
-	err = bind_cm(id, a);
+	err = cmdev_event_reserve(id, BOUND_EVENTS);
+	if (!err)
+		err = bind_cm(id, a);
 	if (!err)
 		set_bound(id);
 	return cmdev_id_end(id, err);
@@ -361,8 +378,10 @@ static void resolved(struct cmdev_id *id, struct cmdev_event *e, int outcome)
 static int resolve_id(struct cmdev_id *id, const union addr *src, union addr *dst)
 {
 	struct cmdev_event *e = cmdev_event_new(id, CMDEV_ADDR_RESOLVED_EV, 0);
-	int outcome, err = e ? cmdev_id_step(id, BIT(CMDEV_IDLE) | BIT(CMDEV_BOUND), CMDEV_ADDR_QUERY) : -ENOMEM;
+	int outcome, err = e ? cmdev_event_reserve(id, BOUND_EVENTS) : -ENOMEM;
 
+	if (!err)
+		err = cmdev_id_step(id, BIT(CMDEV_IDLE) | BIT(CMDEV_BOUND), CMDEV_ADDR_QUERY);
 	if (!err) {
 		err = resolve_cm(id, src, dst, &outcome);
 		if (err)
@@ -506,13 +525,15 @@ int cmdev_set_option(struct cmdev_call *c)
 
 /* ---- listen ---- */
 
+/* One that listens already, since the other could not, refuses who comes until LISTEN has succeeded. */
 static int listen_cm(struct cmdev_id *id, int backlog)
 {
-	int err = iwcm_listen(id->cm, backlog);
+	int err = id->listens ? 0 : iwcm_listen(id->cm, backlog);
 
-	if (!err && id->cm4)
-		err = iwcm_listen(id->cm4, backlog);
-	return err;
+	if (err)
+		return err;
+	id->listens = true;
+	return id->cm4 ? iwcm_listen(id->cm4, backlog) : 0;
 }
 
 /* Who listens without an address listens on every one of IPv4, at a port of its own. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include "shim/cmdev_internal.h"
 
+#define CONN_EVENTS 2u /* how it began, and DISCONNECTED */
+
 /* ---- connect, accept ---- */
 
 static int set_qp(struct cmdev_id *id, u32 number)
@@ -41,7 +43,9 @@ static int connect_id(struct cmdev_id *id, const struct rdma_ucm_conn_param *par
 		return -ENOSYS; /* iWARP has no datagrams */
 	if (!param->valid || id->no_port)
 		return -EINVAL;
-	err = cmdev_id_step(id, BIT(CMDEV_ROUTE_RESOLVED), CMDEV_CONNECT);
+	err = cmdev_event_reserve(id, CONN_EVENTS);
+	if (!err)
+		err = cmdev_id_step(id, BIT(CMDEV_ROUTE_RESOLVED), CMDEV_CONNECT);
 	if (err)
 		return err;
 	err = set_qp(id, param->qp_num);
@@ -118,7 +122,9 @@ static int accept_id(struct cmdev_id *id, const struct rdma_ucm_accept *cmd)
 
 	if (!cmd->conn_param.valid)
 		return -EINVAL;
-	err = cmdev_id_step(id, BIT(CMDEV_REQUEST), CMDEV_ACCEPTING);
+	err = cmdev_event_reserve(id, CONN_EVENTS);
+	if (!err)
+		err = cmdev_id_step(id, BIT(CMDEV_REQUEST), CMDEV_ACCEPTING);
 	if (err)
 		return err;
 	err = set_qp(id, cmd->conn_param.qp_num);

@@ -145,18 +145,47 @@ void cmdev_event_move(struct cmdev_id *id, struct cmdev_file *to)
 	}
 }
 
+static void event_set(struct cmdev_event *e, struct cmdev_id *id, enum cmdev_event_type type, int status)
+{
+	e->id = id;
+	e->resp.event = type;
+	e->resp.status = (u32)status;
+}
+
 struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type type, int status)
 {
 	struct cmdev_event *e = calloc(1, sizeof(*e));
 
-	if (!e) {
+	if (e)
+		event_set(e, id, type, status);
+	else
 		log_error("shim", "no memory for event %d", type);
-		return NULL;
-	}
-	e->id = id;
-	e->resp.event = type;
-	e->resp.status = (u32)status;
 	return e;
+}
+
+/* Locked. */
+static void spare_add(struct cmdev_id *id, struct cmdev_event *e)
+{
+	TAILQ_INSERT_TAIL(&id->spare, e, entry);
+	id->spares++;
+}
+
+/* What the NIC thread has to say must not be lost for want of memory: the command fails, while somebody is there to hear of it. */
+int cmdev_event_reserve(struct cmdev_id *id, u32 n)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&cmdev_lock);
+	while (!err && id->spares < n) {
+		struct cmdev_event *e = calloc(1, sizeof(*e));
+
+		if (e)
+			spare_add(id, e);
+		else
+			err = -ENOMEM;
+	}
+	pthread_mutex_unlock(&cmdev_lock);
+	return err;
 }
 
 /* ---- GET_EVENT ---- */
@@ -314,10 +343,23 @@ static enum cmdev_event_type connect_error(int status)
 	}
 }
 
+/* Locked. Who calls for an event has reserved memory for it; DEVICE_REMOVAL may come uncalled. */
+static struct cmdev_event *event_take(struct cmdev_id *id, enum cmdev_event_type type, int status)
+{
+	struct cmdev_event *e = TAILQ_FIRST(&id->spare);
+
+	if (!e)
+		return cmdev_event_new(id, type, status);
+	TAILQ_REMOVE(&id->spare, e, entry);
+	id->spares--;
+	event_set(e, id, type, status);
+	return e;
+}
+
 /* Locked. */
 static void post(struct cmdev_id *id, const struct iwcm_event *ev, enum cmdev_event_type type, int status)
 {
-	struct cmdev_event *e = cmdev_event_new(id, type, status);
+	struct cmdev_event *e = event_take(id, type, status);
 
 	if (!e)
 		return;
@@ -389,7 +431,7 @@ static int request_add(struct cmdev_id *listener, struct cmdev_id *child, struct
 {
 	int err;
 
-	if (listener->dying)
+	if (listener->dying || listener->state != CMDEV_LISTEN)
 		return -ECONNREFUSED;
 	err = cmdev_id_add(listener->file, child);
 	if (err)

@@ -110,12 +110,14 @@ struct cmdev_id *cmdev_id_new(void)
 	id->refs = 1;
 	pthread_mutex_init(&id->call, NULL);
 	TAILQ_INIT(&id->parked);
+	TAILQ_INIT(&id->spare);
 	return id;
 }
 
 void cmdev_id_free(struct cmdev_id *id)
 {
 	cmdev_events_free(&id->parked);
+	cmdev_events_free(&id->spare);
 	pthread_mutex_destroy(&id->call);
 	free(id);
 }

@@ -83,6 +83,7 @@ struct cmdev_id {
 	bool dying;                    /* out of the table */
 	bool gone;                     /* a request whose peer gave up */
 	bool bound;
+	bool listens;                  /* @cm does */
 	bool afonly;
 	bool no_port;                  /* resolved with port 0: good for finding the device only */
 	u16 ps;
@@ -91,6 +92,8 @@ struct cmdev_id {
 	struct iwcm_id *cm;            /* NULL: of the InfiniBand port space, which is only probed for */
 	struct iwcm_id *cm4;           /* IPv4 side of an IPv6 wildcard, or NULL */
 	struct cmdev_queue parked;     /* see CMDEV_ACCEPTING */
+	struct cmdev_queue spare;      /* memory for events that will come */
+	u32 spares;
 };
 
 /* ---- cmdev.c ---- */
@@ -131,6 +134,7 @@ void cmdev_unlock(struct cmdev_file *f);                                       /
 void cmdev_event_close(struct cmdev_file *f);                                  /* locked: the file gets no token any more */
 void cmdev_event_settle(struct cmdev_file *f);                                 /* no thread has a token of @f on its way any more */
 struct cmdev_event *cmdev_event_new(struct cmdev_id *id, enum cmdev_event_type type, int status); /* NULL: no memory */
+int cmdev_event_reserve(struct cmdev_id *id, u32 n);                           /* not locked; memory for so many that iwcm will post; -ENOMEM */
 int cmdev_event_get(struct cmdev_file *f, u64 response, u32 out);              /* GET_EVENT */
 void cmdev_event_move(struct cmdev_id *id, struct cmdev_file *to);             /* locked */
 void cmdev_events_free(struct cmdev_queue *q);

@@ -16,12 +16,14 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 #include "shim/stats.h"
 
 #define STACK_SIZE (256u << 10)
 #define BACKLOG 8
 #define SEND_TIMEOUT_S 1 /* a reader that does not read */
+#define RETRY_NS (100 * NSEC_PER_MSEC)
 
 static struct {
 	pthread_mutex_t lock; /* held while the context is looked at */
@@ -152,8 +154,10 @@ static void *server(void *arg)
 		return NULL;
 	for (;;) {
 		peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-		if (peer < 0)
-			continue; /* it went away again */
+		if (peer < 0) { /* it went away again, or something is used up and will stay so for a while */
+			nanosleep(&(struct timespec){ .tv_nsec = RETRY_NS }, NULL);
+			continue;
+		}
 		if (may_know(peer))
 			tell(peer);
 		syscall(SYS_close, peer);

@@ -40,7 +40,7 @@ static void async(void *arg, enum ibv_event_type type)
 {
 	struct shim_cq *cq = arg;
 
-	shim_event_post(to_ctx(cq->ex.context), type, cq, &cq->async_delivered);
+	shim_event_post(to_ctx(cq->ex.context), type, &cq->async);
 }
 
 /* ---- create ---- */
@@ -73,6 +73,7 @@ static struct shim_cq *cq_new(struct ibv_context *context, const struct ibv_cq_i
 		free(cq);
 		return shim_null(err);
 	}
+	cq->async.object = cq;
 	cq->ex.context = context;
 	cq->ex.channel = a->channel;
 	cq->ex.cq_context = a->cq_context;
@@ -179,9 +180,9 @@ SHIM_EXPORT int ibv_destroy_cq(struct ibv_cq *ibcq)
 	if (err)
 		return -err;
 	leave_channel(cq);
-	shim_event_purge(ctx, cq);
+	shim_event_purge(ctx, &cq->async);
 	shim_wait_acks(&ibcq->mutex, &ibcq->cond, &ibcq->comp_events_completed, cq->comp_delivered);
-	shim_wait_acks(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async_delivered);
+	shim_wait_acks(&ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed, cq->async.delivered);
 	channel_users(cq->ex.channel, -1);
 	if (cq->domain)
 		shim_pd_put(&cq->domain->pd);

@@ -12,6 +12,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_device **devices;
 static u32 num_devices;
+static bool missing; /* one that there was no memory for */
 
 void shim_devices_lock(void)
 {
@@ -117,6 +118,7 @@ static void device_add(struct irdma_device *iwdev)
 	shim_devices_lock();
 	grown = dev ? realloc(devices, (num_devices + 1) * sizeof(struct shim_device *)) : NULL;
 	if (!grown) {
+		missing = true; /* who asks for the list is told, and tries again */
 		shim_devices_unlock();
 		free(dev);
 		log_error("shim", "no memory for device %s", iwdev->name);
@@ -174,6 +176,31 @@ void shim_device_port(u32 ifindex, bool up)
 		shim_event_device(dev, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
+static void add_if_missing(struct irdma_device *iwdev, void *arg)
+{
+	(void)arg;
+	if (!shim_device_of(iwdev))
+		device_add(iwdev);
+}
+
+/* True: all NICs are devices. */
+static bool complete(struct iwcm_ctx *ctx)
+{
+	bool was;
+
+	shim_devices_lock();
+	was = missing;
+	missing = false;
+	shim_devices_unlock();
+	if (!was)
+		return true;
+	iwcm_for_each_device(ctx, add_if_missing, NULL);
+	shim_devices_lock();
+	was = missing;
+	shim_devices_unlock();
+	return !was;
+}
+
 /* ---- what programs see ---- */
 
 static struct ibv_device **list_devices(int *count)
@@ -195,14 +222,15 @@ static struct ibv_device **list_devices(int *count)
 SHIM_EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
 	SHIM_UNCANCELLED;
+	struct iwcm_ctx *ctx = shim_ctx();
 	struct ibv_device **list;
 	int n = 0;
 
 	if (num)
 		*num = 0;
-	if (!shim_ctx())
+	if (!ctx)
 		return NULL;
-	list = list_devices(&n);
+	list = complete(ctx) ? list_devices(&n) : NULL;
 	if (!list)
 		return shim_null(-ENOMEM);
 	if (num)

@@ -67,24 +67,37 @@ void shim_evfd_renew(int fd, u64 count)
 
 /* ---- asynchronous events ---- */
 
-void shim_event_post(struct shim_ctx *ctx, enum ibv_event_type type, void *object, u32 *delivered)
+/* ev_lock held. The source's own place; false: the program will be told of this type anyway. */
+static bool use_own(struct shim_ctx *ctx, enum ibv_event_type type, struct shim_source *src)
+{
+	struct shim_event *e = &src->own;
+
+	if (e->types & BIT(type))
+		return false;
+	e->source = src;
+	if (!e->types)
+		TAILQ_INSERT_TAIL(&ctx->events, e, entry);
+	e->types |= BIT(type);
+	return true;
+}
+
+static bool enqueue(struct shim_ctx *ctx, enum ibv_event_type type, struct shim_source *src)
 {
 	struct shim_event *e = calloc(1, sizeof(*e));
 
-	if (!e) {
-		log_error("shim", "no memory for an event: %s", ibv_event_type_str(type));
-		return;
-	}
-	e->ev.event_type = type;
-	if (object)
-		e->ev.element.qp = object; /* a union of pointers */
-	else
-		e->ev.element.port_num = 1;
-	e->object = object;
-	e->delivered = delivered;
-	pthread_mutex_lock(&ctx->ev_lock);
+	if (!e)
+		return use_own(ctx, type, src);
+	e->source = src;
+	e->type = type;
 	TAILQ_INSERT_TAIL(&ctx->events, e, entry);
-	shim_evfd_post(ctx->v.context.async_fd);
+	return true;
+}
+
+void shim_event_post(struct shim_ctx *ctx, enum ibv_event_type type, struct shim_source *src)
+{
+	pthread_mutex_lock(&ctx->ev_lock);
+	if (enqueue(ctx, type, src))
+		shim_evfd_post(ctx->v.context.async_fd);
 	pthread_mutex_unlock(&ctx->ev_lock);
 }
 
@@ -95,36 +108,67 @@ void shim_event_device(const struct shim_device *dev, enum ibv_event_type type)
 	pthread_mutex_lock(&shim_ctxs_lock);
 	LIST_FOREACH(ctx, &shim_ctxs, entry)
 		if (ctx->dev == dev && !ctx->closed)
-			shim_event_post(ctx, type, NULL, NULL);
+			shim_event_post(ctx, type, &ctx->async);
 	pthread_mutex_unlock(&shim_ctxs_lock);
 }
 
-void shim_event_purge(struct shim_ctx *ctx, const void *object)
+/* ev_lock held. One event of @e, which is freed or leaves the queue with its last one. */
+static enum ibv_event_type take_one(struct shim_ctx *ctx, struct shim_event *e)
+{
+	enum ibv_event_type type = e->types ? (enum ibv_event_type)__builtin_ctz(e->types) : e->type;
+	bool own = e->types;
+
+	if (own)
+		e->types &= e->types - 1;
+	if (own && e->types)
+		return type;
+	TAILQ_REMOVE(&ctx->events, e, entry);
+	if (!own)
+		free(e);
+	return type;
+}
+
+/* ev_lock held. */
+static void drop(struct shim_ctx *ctx, struct shim_event *e)
+{
+	bool more;
+
+	do {
+		more = e->types & (e->types - 1);
+		take_one(ctx, e);
+		shim_evfd_drop(ctx->v.context.async_fd);
+	} while (more);
+}
+
+void shim_event_purge(struct shim_ctx *ctx, const struct shim_source *src)
 {
 	struct shim_event *e, *next;
 
 	pthread_mutex_lock(&ctx->ev_lock);
 	for (e = TAILQ_FIRST(&ctx->events); e; e = next) {
 		next = TAILQ_NEXT(e, entry);
-		if (object && e->object != object)
-			continue;
-		TAILQ_REMOVE(&ctx->events, e, entry);
-		shim_evfd_drop(ctx->v.context.async_fd);
-		free(e);
+		if (!src || e->source == src)
+			drop(ctx, e);
 	}
 	pthread_mutex_unlock(&ctx->ev_lock);
 }
 
-static struct shim_event *event_pop(struct shim_ctx *ctx)
+/* False: somebody else had it. */
+static bool event_pop(struct shim_ctx *ctx, struct ibv_async_event *out)
 {
+	struct shim_source *src;
 	struct shim_event *e;
 
 	pthread_mutex_lock(&ctx->ev_lock);
 	e = TAILQ_FIRST(&ctx->events);
 	if (e) {
-		TAILQ_REMOVE(&ctx->events, e, entry);
-		if (e->delivered)
-			(*e->delivered)++;
+		src = e->source;
+		src->delivered++;
+		if (src->object)
+			out->element.qp = src->object; /* a union of pointers */
+		else
+			out->element.port_num = 1;
+		out->event_type = take_one(ctx, e);
 	}
 	pthread_mutex_unlock(&ctx->ev_lock);
 	return e;
@@ -132,18 +176,13 @@ static struct shim_event *event_pop(struct shim_ctx *ctx)
 
 SHIM_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
-	struct shim_ctx *ctx = to_ctx(context);
-	struct shim_event *e;
 	int err;
 
 	do {
 		err = shim_evfd_take(context->async_fd);
 		if (err)
 			return shim_minus_one(err);
-		e = event_pop(ctx);
-	} while (!e);
-	*event = e->ev;
-	free(e);
+	} while (!event_pop(to_ctx(context), event));
 	return 0;
 }
 
@@ -325,7 +364,7 @@ static u64 async_events(const struct shim_ctx *ctx)
 	u64 n = 0;
 
 	TAILQ_FOREACH(e, &ctx->events, entry)
-		n++;
+		n += e->types ? (u64)__builtin_popcount(e->types) : 1;
 	return n;
 }
 

@@ -12,12 +12,19 @@
 #include <sys/queue.h>
 #include "shim/shim_internal.h"
 
-/* One async_fd's worth of events. */
+/* An asynchronous event in the queue of a context. */
 struct shim_event {
 	TAILQ_ENTRY(shim_event) entry;
-	struct ibv_async_event ev;
-	void *object;              /* what it is about; NULL: the port or the device */
-	u32 *delivered;            /* the object's counter; NULL: as above */
+	struct shim_source *source;
+	enum ibv_event_type type;
+	u32 types;                 /* a source's own: a bit per type; 0: not queued */
+};
+
+/* What asynchronous events are about; under the context's ev_lock. */
+struct shim_source {
+	void *object;              /* NULL: the port or the device */
+	u32 delivered;             /* events that the program has, to be acknowledged */
+	struct shim_event own;     /* when there is no memory for one: the same type twice is told once then */
 };
 
 /* What cmd_fd stands for: an open device, shared by the contexts that were imported from it. */
@@ -41,6 +48,7 @@ struct shim_ctx {
 	LIST_HEAD(, shim_qp) qps;
 	pthread_mutex_t ev_lock;    /* leaf */
 	TAILQ_HEAD(, shim_event) events;
+	struct shim_source async;   /* the port and the device */
 };
 
 struct shim_td {
@@ -87,7 +95,7 @@ struct shim_cq {
 	TAILQ_ENTRY(shim_cq) ready; /* in its channel while pending */
 	u32 pending;                /* events in the channel's queue */
 	u32 comp_delivered;         /* channel's lock */
-	u32 async_delivered;        /* context's ev_lock */
+	struct shim_source async;
 	bool single_threaded;
 	pthread_mutex_t poll_lock;  /* from start_poll to end_poll */
 	struct rnic_cqe now;        /* what read_*() read */
@@ -96,7 +104,7 @@ struct shim_cq {
 struct shim_srq {
 	struct ibv_srq srq;
 	struct rnic_srq *rnic;
-	u32 async_delivered;
+	struct shim_source async;
 };
 
 struct shim_wr;                 /* verbs_wr.c */
@@ -111,7 +119,7 @@ struct shim_qp {
 	int access;                 /* atomic */
 	bool extended;              /* made with send_ops_flags */
 	struct shim_wr *wr;
-	u32 async_delivered;
+	struct shim_source async;
 };
 
 static inline struct shim_ctx *to_ctx(struct ibv_context *c) { return container_of(c, struct shim_ctx, v.context); }
@@ -170,12 +178,12 @@ int shim_evfd_take(int fd);
 bool shim_evfd_drop(int fd);
 /* In a forked child: @fd becomes one of its own, flags as they were. */
 void shim_evfd_renew(int fd, u64 count);
-/* Queue an event about @object (NULL: port 1); @delivered: its counter. Leaf locks only. */
-void shim_event_post(struct shim_ctx *ctx, enum ibv_event_type type, void *object, u32 *delivered);
+/* Queue an event about @src, whose .object is set. Leaf locks only. */
+void shim_event_post(struct shim_ctx *ctx, enum ibv_event_type type, struct shim_source *src);
 /* To all contexts of a device. */
 void shim_event_device(const struct shim_device *dev, enum ibv_event_type type);
-/* @object goes: its events leave the queue. */
-void shim_event_purge(struct shim_ctx *ctx, const void *object);
+/* What @src stands for goes: its events leave the queue. NULL: all events. */
+void shim_event_purge(struct shim_ctx *ctx, const struct shim_source *src);
 /* Wait until the @completed events of an object, protected by @mutex, are as many as were @delivered. */
 void shim_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, const u32 *completed, u32 delivered);
 void shim_verbs_fork_prepare(void);

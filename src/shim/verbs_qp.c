@@ -28,7 +28,7 @@ static void async(void *arg, enum ibv_event_type type)
 {
 	struct shim_qp *qp = arg;
 
-	shim_event_post(to_ctx(qp->ex.qp_base.context), type, qp, &qp->async_delivered);
+	shim_event_post(to_ctx(qp->ex.qp_base.context), type, &qp->async);
 }
 
 /* Is it another device's? */
@@ -69,6 +69,7 @@ static void fill_qp(struct shim_qp *qp, const struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp *q = &qp->ex.qp_base;
 
+	qp->async.object = qp;
 	q->context = a->pd->context;
 	q->qp_context = a->qp_context;
 	q->pd = a->pd;
@@ -237,8 +238,8 @@ SHIM_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
 	LIST_REMOVE(qp, entry);
 	pthread_mutex_unlock(&shim_ctxs_lock);
 	rnic_qp_destroy(qp->rnic);
-	shim_event_purge(ctx, qp);
-	shim_wait_acks(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async_delivered);
+	shim_event_purge(ctx, &qp->async);
+	shim_wait_acks(&ibqp->mutex, &ibqp->cond, &ibqp->events_completed, qp->async.delivered);
 	shim_pd_put(ibqp->pd);
 	qp_free(qp);
 	shim_ctx_put(ctx);

@@ -14,7 +14,7 @@ static void async(void *arg, enum ibv_event_type type)
 {
 	struct shim_srq *srq = arg;
 
-	shim_event_post(to_ctx(srq->srq.context), type, srq, &srq->async_delivered);
+	shim_event_post(to_ctx(srq->srq.context), type, &srq->async);
 }
 
 static bool bad_size(const struct ibv_srq_attr *a)
@@ -46,6 +46,7 @@ SHIM_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_ini
 	if (!srq)
 		return shim_null(-ENOMEM);
 	srq->srq.context = pd->context; /* before the NIC can call async() */
+	srq->async.object = srq;
 	err = srq_create(srq, pd, &attr->attr);
 	if (err) {
 		free(srq);
@@ -102,8 +103,8 @@ SHIM_EXPORT int ibv_destroy_srq(struct ibv_srq *ibsrq)
 
 	if (err)
 		return -err;
-	shim_event_purge(ctx, srq);
-	shim_wait_acks(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, srq->async_delivered);
+	shim_event_purge(ctx, &srq->async);
+	shim_wait_acks(&ibsrq->mutex, &ibsrq->cond, &ibsrq->events_completed, srq->async.delivered);
 	shim_pd_put(ibsrq->pd);
 	pthread_cond_destroy(&ibsrq->cond);
 	pthread_mutex_destroy(&ibsrq->mutex);
