@@ -79,6 +79,11 @@ fuzz: ## fuzz targets, one minute each (FUZZ_SECONDS, FUZZ_JOBS, FUZZ_TARGETS; F
 	scripts/deps.sh build fuzz
 	scripts/fuzz.sh $(BUILD)
 
+.PHONY: starve
+starve: ## each allocation and each system call of programs over uwarp fails once: half an hour (ARGS)
+	scripts/deps.sh build check
+	scripts/starve.sh $(BUILD)/asan
+
 install: all man ## install under $(DESTDIR)$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 	for page in $(BUILD)/man/*.[1-9]; do \
