@@ -350,6 +350,12 @@ void iwcm_dev_remove_all(struct iwcm_ctx *ctx)
 
 /* ---- what the network tells ---- */
 
+void iwcm_dev_note_missing(struct iwcm_ctx *ctx, int err)
+{
+	if (err == -ENOMEM || err == -ENOBUFS || err == -EMFILE || err == -ENFILE)
+		__atomic_store_n(&ctx->devs_missing, true, __ATOMIC_RELAXED);
+}
+
 static void iface_added(struct iwcm_ctx *ctx, const struct net_iface *iface)
 {
 	int err;
@@ -357,8 +363,23 @@ static void iface_added(struct iwcm_ctx *ctx, const struct net_iface *iface)
 	pthread_mutex_lock(&ctx->dev_lock);
 	err = add_if_wanted(ctx, iface);
 	pthread_mutex_unlock(&ctx->dev_lock);
-	if (err)
-		log_warn("iwcm", "no NIC on %s: %s", iface->name, strerror(-err));
+	if (!err)
+		return;
+	log_warn("iwcm", "no NIC on %s: %s", iface->name, strerror(-err));
+	iwcm_dev_note_missing(ctx, err);
+}
+
+void iwcm_dev_retry(struct iwcm_ctx *ctx)
+{
+	struct iwcm_dev *dev;
+
+	if (!__atomic_exchange_n(&ctx->devs_missing, false, __ATOMIC_RELAXED))
+		return;
+	iwcm_dev_note_missing(ctx, iwcm_dev_add_all(ctx));
+	pthread_mutex_lock(&ctx->dev_lock);
+	TAILQ_FOREACH(dev, &ctx->devs, entry)
+		iwcm_children_join(dev);
+	pthread_mutex_unlock(&ctx->dev_lock);
 }
 
 static void iface_removed(struct iwcm_ctx *ctx, const struct net_iface *iface)

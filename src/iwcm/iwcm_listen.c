@@ -111,19 +111,32 @@ void iwcm_children_del(struct iwcm_id *id)
 
 /* ---- devices come and go ---- */
 
+static struct iwcm_child *child_on(const struct iwcm_id *id, const struct iwcm_dev *dev)
+{
+	struct iwcm_child *c;
+
+	LIST_FOREACH(c, &id->children, entry)
+		if (c->dev == dev)
+			return c;
+	return NULL;
+}
+
+/* Does what is still to do: it may have failed half-way before. */
 static void join(struct iwcm_id *id, struct iwcm_dev *dev)
 {
 	struct iwcm_end at = id->src;
 	bool listening;
-	int err = iwcm_child_add(id, dev, &at);
+	int err = child_on(id, dev) ? 0 : iwcm_child_add(id, dev, &at);
 
 	iwcm_lock(id->ctx);
 	listening = id->state == IWCM_ID_LISTENING;
 	iwcm_unlock(id->ctx);
-	if (!err && listening)
-		err = iwcm_child_listen(LIST_FIRST(&id->children));
-	if (err)
-		log_warn("iwcm", "port %u is not to be had on %s: %s", at.port, dev->iwdev->name, strerror(-err));
+	if (!err && listening && !child_on(id, dev)->listening)
+		err = iwcm_child_listen(child_on(id, dev));
+	if (!err)
+		return;
+	log_warn("iwcm", "port %u is not to be had on %s: %s", at.port, dev->iwdev->name, strerror(-err));
+	iwcm_dev_note_missing(id->ctx, err);
 }
 
 void iwcm_children_join(struct iwcm_dev *dev)

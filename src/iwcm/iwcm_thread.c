@@ -21,6 +21,7 @@
 
 #define NAP_NS (200 * NSEC_PER_MSEC)
 #define QUIET_NS (2 * NSEC_PER_SEC)
+#define RETRY_NS NSEC_PER_SEC /* what failed for want of memory or descriptors, and nobody waits for */
 #define BUSY_TURNS 16 /* of the port alone, before rtnetlink is looked at again */
 
 static void wake(struct iwcm_ctx *ctx)
@@ -42,10 +43,15 @@ static void loop_wake(struct loop *l, void *arg)
 		wake(ctx);
 }
 
+static bool is_behind(const struct iwcm_ctx *ctx)
+{
+	return net_is_behind(ctx->net) || __atomic_load_n(&ctx->devs_missing, __ATOMIC_RELAXED);
+}
+
 /* Until when to sleep, announced. */
 static u64 fall_asleep(struct iwcm_ctx *ctx, u64 now, u64 busy_at)
 {
-	u64 until = now - busy_at < QUIET_NS ? now + NAP_NS : UINT64_MAX;
+	u64 until = now - busy_at < QUIET_NS || unlikely(is_behind(ctx)) ? now + NAP_NS : UINT64_MAX;
 
 	__atomic_store_n(&ctx->sleep_until_ns, until, __ATOMIC_SEQ_CST);
 	return min(until, loop_next_ns(ctx->loop));
@@ -71,6 +77,18 @@ static void drain_wake(struct iwcm_ctx *ctx)
 
 enum { FD_PORT, FD_NET, FD_WAKE, FDS };
 
+/* Once in a while. */
+static void catch_up(struct iwcm_ctx *ctx)
+{
+	u64 now = loop_monotonic_ns();
+
+	if (now < ctx->retry_ns)
+		return;
+	ctx->retry_ns = now + RETRY_NS;
+	net_process(ctx->net);
+	iwcm_dev_retry(ctx);
+}
+
 /* True if the port had something: then it is worth looking again without asking. */
 static bool serve(struct iwcm_ctx *ctx, const struct pollfd *fds, u64 *busy_at)
 {
@@ -80,6 +98,8 @@ static bool serve(struct iwcm_ctx *ctx, const struct pollfd *fds, u64 *busy_at)
 		net_process(ctx->net);
 	if (fds[FD_WAKE].revents)
 		drain_wake(ctx);
+	if (unlikely(is_behind(ctx)))
+		catch_up(ctx);
 	if (loop_run(ctx->loop) || more)
 		*busy_at = loop_now(ctx->loop);
 	return more;

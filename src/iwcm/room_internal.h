@@ -154,6 +154,8 @@ struct iwcm_ctx {
 	struct iwcm_stats past;        /* of devices that are gone */
 	void (*dev_watch)(void *arg, struct irdma_device *iwdev, bool added);
 	void *dev_watch_arg;
+	bool devs_missing;             /* atomic: a NIC, or a listener on one, could not be made for want of memory or descriptors: retried */
+	u64 retry_ns;                  /* the NIC thread's own: not before */
 	u32 live_devs;                 /* atomic: listed, or removed and still held */
 
 	pthread_mutex_t lock;
@@ -218,6 +220,10 @@ static inline void iwcm_gate_leave(struct iwcm_ctx *ctx)
 
 /* ---- iwcm_dev.c ---- */
 int iwcm_dev_add_all(struct iwcm_ctx *ctx);
+/* What could not be made when it came: try again. */
+void iwcm_dev_retry(struct iwcm_ctx *ctx);
+/* @err means that something is used up, and may be there again later: then there will be iwcm_dev_retry(). */
+void iwcm_dev_note_missing(struct iwcm_ctx *ctx, int err);
 void iwcm_dev_remove_all(struct iwcm_ctx *ctx);
 void iwcm_net_event(struct net_watcher *w, const struct net_event *e);
 struct iwcm_dev *iwcm_dev_for_iface(struct iwcm_ctx *ctx, const struct net_iface *iface); /* dev_lock held; no reference */

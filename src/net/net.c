@@ -82,23 +82,42 @@ void net_base_destroy(struct net *net)
 /**
  * net_post() - queue an event for the watchers
  * @net: the network, locked
- * @type: what happened
- * @i: interface concerned, as it is now
+ * @type: what is about to happen
+ * @i: interface concerned, as it will be
  * @a: address concerned, or NULL
+ *
+ * Before the model changes: a change that cannot be told must not happen.
+ *
+ * Return: 0 or -ENOMEM.
  */
-void net_post(struct net *net, enum net_event_type type, const struct net_iface *i, const struct net_addr *a)
+int net_post(struct net *net, enum net_event_type type, const struct net_iface *i, const struct net_addr *a)
 {
 	struct net_queued *q;
 
 	if (TAILQ_EMPTY(&net->watchers))
-		return;
+		return 0;
 	q = calloc(1, sizeof(*q));
-	if (!q) {
-		log_error("net", "no memory: a change of %s is not reported", i->name);
+	if (!q)
+		return -ENOMEM;
+	net_post_gone(net, q, type, i, a);
+	return 0;
+}
+
+/**
+ * net_post_gone() - the same for what cannot be kept from happening
+ * @net: the network, locked
+ * @q: memory that was taken when the interface or address came; freed if nobody watches
+ * @type: what happens
+ * @i: interface concerned
+ * @a: address concerned, or NULL
+ */
+void net_post_gone(struct net *net, struct net_queued *q, enum net_event_type type, const struct net_iface *i, const struct net_addr *a)
+{
+	if (TAILQ_EMPTY(&net->watchers)) {
+		free(q);
 		return;
 	}
-	q->e.type = type;
-	q->e.iface = *i;
+	q->e = (struct net_event){ .type = type, .iface = *i };
 	if (a)
 		q->e.addr = *a;
 	STAILQ_INSERT_TAIL(&net->events, q, entry);
@@ -137,6 +156,17 @@ void net_close(struct net *net)
 int net_fd(const struct net *net)
 {
 	return net->ops->fd ? net->ops->fd(net) : -1;
+}
+
+/**
+ * net_is_behind() - is the model out of date, and nothing going to tell?
+ * @net: the network
+ *
+ * Return: true: net_process() should be called again, in a while.
+ */
+bool net_is_behind(const struct net *net)
+{
+	return __atomic_load_n(&net->behind, __ATOMIC_RELAXED);
 }
 
 /* The lock is dropped around each callback, so the walk goes by a cursor that net_unwatch() moves on. */

@@ -72,6 +72,8 @@ void net_fork_child(struct net *net);
 int net_fork_resume(struct net *net); /* 0 or a negative errno */
 /* Descriptor that polls readable when net_process() has work; -1 for a simulated net. */
 int net_fd(const struct net *net);
+/* Something was lost, and could not be read again for want of memory or descriptors: call net_process() again, in a while. */
+bool net_is_behind(const struct net *net);
 /* Read what changed and call the watchers. Simulated: delivers queued changes. */
 void net_process(struct net *net);
 void net_watch(struct net *net, struct net_watcher *w);

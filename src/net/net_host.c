@@ -554,18 +554,19 @@ static void events_read(struct net_host *h)
 static void host_poll(struct net *net)
 {
 	struct net_host *h = host_of(net);
-	int err;
+	int err = 0;
 
 	events_read(h);
-	for (int i = 0; i < HOST_DUMP_TRIES && h->resync; i++) {
+	for (int i = 0; i < HOST_DUMP_TRIES && h->resync && !err; i++) {
 		err = dump_all(h);
-		if (err) {
-			log_error("net", "cannot read interfaces and addresses (%s), will try again", strerror(-err));
-			return;
+		if (!err) {
+			h->resync = false;
+			events_read(h);
 		}
-		h->resync = false;
-		events_read(h);
 	}
+	if (err)
+		log_error("net", "cannot read interfaces and addresses (%s), will try again", strerror(-err));
+	__atomic_store_n(&net->behind, h->resync, __ATOMIC_RELAXED);
 }
 
 /* ---- open and close ---- */

@@ -11,12 +11,19 @@
 
 struct sim_owner;
 
+/* A change on its way to the watchers. */
+struct net_queued {
+	STAILQ_ENTRY(net_queued) entry;
+	struct net_event e;
+};
+
 /* An address of ours. The same address may sit on several interfaces (IPv6 link-local). */
 struct net_addr_rec {
 	TAILQ_ENTRY(net_addr_rec) entry;      /* addresses of the interface */
 	TAILQ_ENTRY(net_addr_rec) same;       /* records of one address, oldest first */
 	struct net_local_rec *local;
 	struct net_addr a;
+	struct net_queued *gone;              /* memory to say so one day */
 	struct sim_owner *owner;              /* simulated: how the segment knows it */
 	bool seen;                            /* scratch of a re-dump */
 };
@@ -35,16 +42,12 @@ struct net_iface_rec {
 	TAILQ_ENTRY(net_iface_rec) entry;
 	struct net_iface i;
 	struct net_addr_list addrs;
+	struct net_queued *gone;              /* memory to say so one day */
 	bool noarp;                           /* no neighbour resolution on this interface */
 	bool link_up;                         /* simulated: its own link, apart from the one underneath */
 	bool seen;                            /* scratch of a re-dump */
 };
 TAILQ_HEAD(net_iface_list, net_iface_rec);
-
-struct net_queued {
-	STAILQ_ENTRY(net_queued) entry;
-	struct net_event e;
-};
 
 struct net_ops {
 	void (*close)(struct net *net);       /* frees @net too */
@@ -66,6 +69,7 @@ struct net {
 
 	TAILQ_HEAD(, net_watcher) watchers;
 	STAILQ_HEAD(, net_queued) events;
+	bool behind;                          /* atomic: changes were lost, and could not be read again yet */
 	bool routes_stale;                    /* a NET_ROUTES_CHANGED follows the queued events */
 	bool processing, again;               /* a thread is in net_process(); it shall look once more */
 	pthread_t processor;
@@ -78,7 +82,8 @@ struct net {
 int net_base_init(struct net *net, const struct net_ops *ops);
 void net_base_destroy(struct net *net);
 /* Locked: */
-void net_post(struct net *net, enum net_event_type type, const struct net_iface *i, const struct net_addr *a);
+int net_post(struct net *net, enum net_event_type type, const struct net_iface *i, const struct net_addr *a);
+void net_post_gone(struct net *net, struct net_queued *q, enum net_event_type type, const struct net_iface *i, const struct net_addr *a);
 void net_stale(struct net *net);
 
 /* net_model.c; all locked */

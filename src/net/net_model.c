@@ -74,17 +74,21 @@ struct net_iface_rec *net_model_iface_named(const struct net *net, const char *n
 static int iface_add(struct net *net, const struct net_iface *i, struct net_iface_rec **out)
 {
 	struct net_iface_rec *r = calloc(1, sizeof(*r));
+	struct net_queued *gone = calloc(1, sizeof(*gone));
 
-	if (!r)
+	if (!r || !gone || net_post(net, NET_IFACE_ADDED, i, NULL)) {
+		free(gone);
+		free(r);
 		return -ENOMEM;
+	}
 	r->i = *i;
+	r->gone = gone;
 	TAILQ_INIT(&r->addrs);
 	TAILQ_INSERT_TAIL(&net->ifaces, r, entry);
 	hash_add(&net->by_index, &r->by_index, index_hash(i->ifindex));
 	hash_add(&net->by_name, &r->by_name, name_hash(net, i->name));
 	if (i->loopback && !net->loopback)
 		net->loopback = r;
-	net_post(net, NET_IFACE_ADDED, &r->i, NULL);
 	net_stale(net);
 	*out = r;
 	return 0;
@@ -96,18 +100,17 @@ static bool iface_equal(const struct net_iface *a, const struct net_iface *b)
 	       a->up == b->up && a->vlan_id == b->vlan_id && a->lower == b->lower;
 }
 
-static void iface_change(struct net *net, struct net_iface_rec *r, const struct net_iface *i)
+static int iface_change(struct net *net, struct net_iface_rec *r, const struct net_iface *i)
 {
-	bool was_up = r->i.up;
-
 	if (iface_equal(&r->i, i))
-		return;
+		return 0;
+	if (r->i.up != i->up && net_post(net, i->up ? NET_IFACE_UP : NET_IFACE_DOWN, i, NULL))
+		return -ENOMEM;
 	hash_del(&net->by_name, &r->by_name);
 	r->i = *i;
 	hash_add(&net->by_name, &r->by_name, name_hash(net, i->name));
-	if (was_up != i->up)
-		net_post(net, i->up ? NET_IFACE_UP : NET_IFACE_DOWN, &r->i, NULL);
 	net_stale(net);
+	return 0;
 }
 
 /**
@@ -126,9 +129,8 @@ int net_model_iface_put(struct net *net, const struct net_iface *i, struct net_i
 
 	if (!r)
 		return iface_add(net, i, out);
-	iface_change(net, r, i);
 	*out = r;
-	return 0;
+	return iface_change(net, r, i);
 }
 
 static void loopback_again(struct net *net)
@@ -160,7 +162,7 @@ void net_model_iface_drop(struct net *net, struct net_iface_rec *r)
 	TAILQ_REMOVE(&net->ifaces, r, entry);
 	if (net->loopback == r)
 		loopback_again(net);
-	net_post(net, NET_IFACE_REMOVED, &r->i, NULL);
+	net_post_gone(net, r->gone, NET_IFACE_REMOVED, &r->i, NULL);
 	net_stale(net);
 	free(r);
 }
@@ -198,6 +200,15 @@ static struct net_local_rec *local_get(struct net *net, bool ipv4, const u32 *ad
 	return l;
 }
 
+/* Nobody holds it: it goes. */
+static void local_put(struct net *net, struct net_local_rec *l)
+{
+	if (!TAILQ_EMPTY(&l->recs))
+		return;
+	hash_del(&net->locals, &l->node);
+	free(l);
+}
+
 /**
  * net_model_local() - find an address of ours
  * @net: the network
@@ -233,6 +244,23 @@ struct net_addr_rec *net_model_addr(const struct net *net, const struct net_addr
 	return r;
 }
 
+static struct net_addr_rec *addr_rec_new(const struct net_addr *a)
+{
+	struct net_addr_rec *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->gone = calloc(1, sizeof(*r->gone));
+	if (!r->gone) {
+		free(r);
+		return NULL;
+	}
+	r->a = *a;
+	net_addr_copy(a->ipv4, r->a.addr, a->addr);
+	r->a.scope_id = net_is_link_local(a->ipv4, a->addr) ? a->ifindex : 0;
+	return r;
+}
+
 /**
  * net_model_addr_put() - an interface has an address
  * @net: the network
@@ -252,24 +280,25 @@ int net_model_addr_put(struct net *net, const struct net_addr *a, struct net_add
 	*out = net_model_addr(net, a);
 	if (*out)
 		return 0;
-	r = calloc(1, sizeof(*r));
+	r = addr_rec_new(a);
 	if (!r)
 		return -ENOMEM;
 	l = local_get(net, a->ipv4, a->addr);
 	if (!l)
 		goto free_rec;
-	r->a = *a;
-	net_addr_copy(a->ipv4, r->a.addr, a->addr);
-	r->a.scope_id = net_is_link_local(a->ipv4, a->addr) ? a->ifindex : 0;
+	if (net_post(net, NET_ADDR_ADDED, &i->i, &r->a))
+		goto put_local;
 	r->local = l;
 	TAILQ_INSERT_TAIL(&l->recs, r, same);
 	TAILQ_INSERT_TAIL(&i->addrs, r, entry);
-	net_post(net, NET_ADDR_ADDED, &i->i, &r->a);
 	net_stale(net);
 	*out = r;
 	return 0;
 
+put_local:
+	local_put(net, l);
 free_rec:
+	free(r->gone);
 	free(r);
 	return -ENOMEM;
 }
@@ -288,11 +317,8 @@ void net_model_addr_drop(struct net *net, struct net_addr_rec *r)
 		net->ops->addr_gone(net, r);
 	TAILQ_REMOVE(&i->addrs, r, entry);
 	TAILQ_REMOVE(&l->recs, r, same);
-	if (TAILQ_EMPTY(&l->recs)) {
-		hash_del(&net->locals, &l->node);
-		free(l);
-	}
-	net_post(net, NET_ADDR_REMOVED, &i->i, &r->a);
+	local_put(net, l);
+	net_post_gone(net, r->gone, NET_ADDR_REMOVED, &i->i, &r->a);
 	net_stale(net);
 	free(r);
 }

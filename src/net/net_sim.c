@@ -235,21 +235,24 @@ int net_sim_del_iface(struct net *net, u32 ifindex)
 	return err;
 }
 
-static void link_update(struct net_sim *s, struct net_iface_rec *r)
+/* What has changed stays so when memory runs out; calling again does the rest. */
+static int link_update(struct net_sim *s, struct net_iface_rec *r)
 {
 	const struct net_iface_rec *lower = r->i.lower ? net_model_iface(&s->net, r->i.lower) : NULL;
 	struct net_iface i = r->i;
 	struct net_iface_rec *upper;
+	int err;
 
 	i.up = r->link_up && (!lower || lower->i.up);
-	if (i.up == r->i.up)
-		return;
-	net_model_iface_put(&s->net, &i, &r);
+	err = net_model_iface_put(&s->net, &i, &r);
+	if (err)
+		return err;
 	sim_owners_set_up(s, r);
 	TAILQ_FOREACH(upper, &s->net.ifaces, entry) {
-		if (upper->i.lower == r->i.ifindex)
-			link_update(s, upper);
+		if (upper->i.lower == r->i.ifindex && !err)
+			err = link_update(s, upper);
 	}
+	return err;
 }
 
 /**
@@ -260,20 +263,21 @@ static void link_update(struct net_sim *s, struct net_iface_rec *r)
  *
  * VLAN interfaces on it follow. Addresses stay, but nobody else can resolve them.
  *
- * Return: 0 or -ENODEV.
+ * Return: 0, -ENODEV, or -ENOMEM: calling again does what is left to do.
  */
 int net_sim_set_link(struct net *net, u32 ifindex, bool up)
 {
 	struct net_iface_rec *r;
+	int err = -ENODEV;
 
 	pthread_mutex_lock(&net->lock);
 	r = net_model_iface(net, ifindex);
 	if (r) {
 		r->link_up = up;
-		link_update(sim_of(net), r);
+		err = link_update(sim_of(net), r);
 	}
 	pthread_mutex_unlock(&net->lock);
-	return r ? 0 : -ENODEV;
+	return err;
 }
 
 static bool multicast(bool ipv4, const u32 *addr)
