@@ -276,6 +276,27 @@ static void scan_all(const struct starve_scenario *s, const struct shared *ref, 
 	printf(": %u did%s, in %u ways; %u of them were no good\n", t->points, opt.rest ? " with all after them" : "", t->runs, t->failed);
 }
 
+/* True: it cannot run here, which has been said. */
+static bool skipped(const struct starve_scenario *s)
+{
+	const char *what;
+	int status = 1;
+	pid_t pid;
+
+	if (!s->missing)
+		return false;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		what = s->missing();
+		if (what)
+			printf("ok - %s # SKIP %s\n", s->name, what);
+		fflush(stdout);
+		_exit(what ? 1 : 0);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status;
+}
+
 static void scan(const struct starve_scenario *s, struct tally *t)
 {
 	struct inject_plan p = { .kind = opt.kind, .n = UINT32_MAX };
@@ -364,6 +385,8 @@ int starve_main(int argc, char **argv, const struct starve_scenario *scenarios, 
 		if (opt.only && strcmp(opt.only, scenarios[i].name) != 0)
 			continue;
 		found++;
+		if (skipped(&scenarios[i]))
+			continue;
 		scan(&scenarios[i], &t);
 		failed += t.failed;
 	}

@@ -16,6 +16,7 @@ struct starve_scenario {
 	 */
 	int (*run)(void);
 	uint32_t limit_s;          /* one run never takes longer, on whatever machine */
+	const char *(*missing)(void); /* what it needs and is not here, or NULL; called in a process of its own. NULL: it needs nothing */
 };
 
 int starve_main(int argc, char **argv, const struct starve_scenario *scenarios, size_t n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * The library under starvation: NICs come, listen, connect, accept, move data, reject, terminate, abort, disconnect, go; over loopback with the NIC thread, and on
- * a wire with the CM of both generations.
+ * a wire with the CM of both generations; and interfaces that come and go.
  */
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static int use_all(struct world *w)
 static int run_world(bool host, u8 gen)
 {
 	static struct world w; /* too large for a stack */
-	int err = world_open(&w, host, gen);
+	int err = world_open(&w, host, "lo", gen);
 
 	if (!err)
 		err = use_all(&w);
@@ -129,6 +129,7 @@ static int run_wire_2(void) { return run_world(false, IRDMA_GEN_2); }
 
 static const struct starve_scenario scenarios[] = {
 	{ "host", run_host, 120 },
+	{ "host-ifaces", ifaces_run, 200, ifaces_missing },
 	{ "wire-gen1", run_wire_1, 120 },
 	{ "wire-gen2", run_wire_2, 120 },
 };

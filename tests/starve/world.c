@@ -61,7 +61,7 @@ static int wire_open(struct world *w)
 	return err ? err : wire_host_open(w, SERVER);
 }
 
-int world_open(struct world *w, bool host, u8 gen)
+int world_open(struct world *w, bool host, const char *ifaces, u8 gen)
 {
 	int err;
 
@@ -69,7 +69,7 @@ int world_open(struct world *w, bool host, u8 gen)
 	w->host = host;
 	w->gen = gen;
 	iwcm_options_init(&w->options);
-	err = host ? iwcm_open("lo", &w->ctx[CLIENT]) : wire_open(w);
+	err = host ? iwcm_open(ifaces, &w->ctx[CLIENT]) : wire_open(w);
 	if (host)
 		w->ctx[SERVER] = w->ctx[CLIENT];
 	return world_said("open", err);

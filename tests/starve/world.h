@@ -52,7 +52,7 @@ struct world {
 
 #define SEEN(s, e) ((s)->seen & BIT(IWCM_EVENT_##e))
 
-int world_open(struct world *w, bool host, u8 gen);
+int world_open(struct world *w, bool host, const char *ifaces, u8 gen);
 void world_close(struct world *w);
 bool world_ended(const struct side *s);
 /* Until @done(@arg) is true: -ETIME if it never is, and says @what is missing. */
@@ -69,5 +69,8 @@ int data_open(struct side *s, bool srq);
 int data_run(struct world *w);
 int data_terminate(struct world *w);                               /* the client breaks the rules */
 int data_close(struct world *w, struct data *d);
+
+int ifaces_run(void);
+const char *ifaces_missing(void);
 
 #endif
