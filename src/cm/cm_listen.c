@@ -693,6 +693,16 @@ static int listener_start(struct irdma_cm_listener *l, struct irdma_cm_info *inf
 	return l->wildcard ? irdma_add_mqh(l->iwdev, info, l) : filter_enable(l, l->backlog);
 }
 
+/* Why irdma_make_listen_node() made none. */
+static int no_listener(struct irdma_cm_core *core, const struct irdma_cm_info *info)
+{
+	u16 vlan_id = pkt_addr_is_any(info->loc_addr) ? PKT_VLAN_NONE : info->vlan_id;
+	struct listen_key key;
+
+	key_of(&key, info->loc_addr, info->ipv4, info->loc_port, vlan_id);
+	return lookup(core, &key, IRDMA_CM_LISTENER_ACTIVE_STATE) ? -EADDRINUSE : -ENOMEM;
+}
+
 static int create_listen(struct iw_cm_id *cm_id, int backlog)
 {
 	struct irdma_device *iwdev = cm_id->device;
@@ -705,7 +715,7 @@ static int create_listen(struct iw_cm_id *cm_id, int backlog)
 		return err;
 	cm_lock(core);
 	l = irdma_make_listen_node(core, iwdev, &info);
-	err = l ? listener_start(l, &info) : -EADDRINUSE;
+	err = l ? listener_start(l, &info) : no_listener(core, &info);
 	if (l && err)
 		irdma_cm_del_listen(core, l, true);
 	else if (l)
