@@ -270,6 +270,7 @@ int irdma_setup_cm_core(struct irdma_device *iwdev, u8 rdma_ver)
 	wheel_init(&core->wheel, loop_now(iwdev->loop) / NSEC_PER_MSEC);
 	core->tcp_timer_at_ns = UINT64_MAX;
 	timer_setup(&core->tcp_timer, iwdev->loop, irdma_cm_timer_tick);
+	timer_setup(&core->filter_timer, iwdev->loop, cm_filters_retry);
 	workq_init(&core->event_wq, iwdev->loop);
 	iwdev->cm_core = core;
 	iwdev->cm_ops = &cm_rnic_ops;
@@ -330,6 +331,7 @@ void irdma_cleanup_cm_core(struct irdma_cm_core *core)
 	core_close_nodes(core);
 	core_drain_events(core);
 	timer_del(&core->tcp_timer);
+	timer_del(&core->filter_timer);
 	if (core->stats.nodes_now)
 		log_error("cm", "%llu nodes left at clean-up", (unsigned long long)core->stats.nodes_now);
 	assert(!core->stats.nodes_now);

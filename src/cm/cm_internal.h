@@ -273,6 +273,7 @@ struct irdma_cm_core {
 	struct wheel wheel;             /* ticks of one millisecond */
 	struct timer_list tcp_timer;    /* armed for wheel_next() */
 	u64 tcp_timer_at_ns;            /* what it is armed for, UINT64_MAX: not */
+	struct timer_list filter_timer; /* filters of addresses that came when something was used up: again */
 	struct workq event_wq;
 	struct pool node_pool, event_pool;
 	struct cm_stats stats;
@@ -283,6 +284,7 @@ struct irdma_cm_core {
 };
 
 /* ---- helpers that are not of the 92 ---- */
+void cm_filters_retry(struct timer_list *t);
 void cm_node_set_state(struct irdma_cm_node *node, enum irdma_cm_node_state next);
 void cm_node_set_cause(struct irdma_cm_node *node, enum cm_cause cause, int error);
 void cm_node_hold(struct irdma_cm_node *node);

@@ -12,6 +12,9 @@
 #include <string.h>
 #include "cm/cm_internal.h"
 
+#define FEW 16 /* addresses of an interface, mostly */
+#define FILTER_RETRY_NS NSEC_PER_SEC
+
 struct listen_key {
 	u32 addr[4];
 	u16 port, vlan_id;
@@ -378,6 +381,51 @@ int irdma_del_multiple_qhash(struct irdma_device *iwdev, struct irdma_cm_info *c
 	return ret;
 }
 
+/* ---- addresses come and go ---- */
+
+/* Something is used up, and may be there again later. */
+static bool is_shortage(int err)
+{
+	return err == -ENOMEM || err == -ENOBUFS || err == -EMFILE || err == -ENFILE;
+}
+
+static void retry_later(struct irdma_cm_core *core)
+{
+	mod_timer(&core->filter_timer, loop_now(core->iwdev->loop) + FILTER_RETRY_NS);
+}
+
+/* What it should have by now. */
+static int complete_filters(struct irdma_cm_listener *l)
+{
+	struct irdma_cm_info info = { .loc_port = l->loc_port, .ipv4 = l->ipv4, .backlog = l->backlog, .vlan_id = PKT_VLAN_NONE };
+	struct net_iface iface;
+
+	if (l->state != IRDMA_CM_LISTENER_ACTIVE_STATE)
+		return 0;
+	if (l->wildcard)
+		return add_children(l, &info);
+	if (net_local(l->iwdev->net, l->ipv4, l->loc_addr, &iface, NULL) || !iface.up)
+		return 0;
+	return filter_enable(l, l->backlog);
+}
+
+/* Loop thread: nobody waits for a filter whose address came while something was used up. */
+void cm_filters_retry(struct timer_list *t)
+{
+	struct irdma_cm_core *core = container_of(t, struct irdma_cm_core, filter_timer);
+	struct net *prev = net_enter(core->iwdev->net);
+	struct irdma_cm_listener *l;
+	bool again = false;
+
+	cm_lock(core);
+	LIST_FOREACH(l, &core->listen_list, list)
+		again |= is_shortage(complete_filters(l));
+	if (again)
+		retry_later(core);
+	cm_unlock(core);
+	net_enter(prev);
+}
+
 /**
  * irdma_qhash_ctrl - switch a wildcard listener's child on or off as its address comes or goes
  * @iwdev: device
@@ -387,7 +435,8 @@ int irdma_del_multiple_qhash(struct irdma_device *iwdev, struct irdma_cm_info *c
  * @ipv4: its family
  * @ifup: true: enable the matching child's filter, adding a child that is missing; false: disable it
  *
- * A listener of the other family, or on another address, is left alone. A filter that cannot be made is logged: the rest of the listener goes on.
+ * A listener of the other family, or on another address, is left alone. A filter that cannot be made is logged, and tried again if memory or descriptors were short: the rest
+ * of the listener goes on.
  */
 void irdma_qhash_ctrl(struct irdma_device *iwdev, struct irdma_cm_listener *parent_listen_node, struct irdma_cm_info *nfo,
 		      u32 *ipaddr, bool ipv4, bool ifup)
@@ -409,6 +458,8 @@ void irdma_qhash_ctrl(struct irdma_device *iwdev, struct irdma_cm_listener *pare
 		filter_disable(l);
 	if (err)
 		log_warn("cm", "%s: no filter for port %u: %s", iwdev->name, nfo->loc_port, strerror(-err));
+	if (is_shortage(err))
+		retry_later(iwdev->cm_core);
 }
 
 static void notify_listener(struct irdma_cm_listener *l, const struct net_iface *netdev, u32 *ipaddr, bool ipv4, bool ifup)
@@ -435,6 +486,24 @@ static void notify_addr(struct irdma_device *iwdev, const struct net_iface *netd
 		irdma_cm_teardown_connections(iwdev, ipaddr, &nfo, false);
 }
 
+/* Connections of an interface that is gone end even without memory; with more addresses than FEW, those of the first ones. */
+static void notify_all(struct irdma_device *iwdev, const struct net_iface *netdev, bool ifup)
+{
+	struct net_addr few[FEW], *all = NULL, *a = few;
+	size_t i, count = net_addrs(iwdev->net, netdev->ifindex, few, FEW);
+
+	if (count > FEW) {
+		all = addrs_of(iwdev->net, netdev->ifindex, &count);
+		if (all)
+			a = all;
+		else
+			retry_later(iwdev->cm_core);
+	}
+	for (i = 0; i < (all ? count : min(count, (size_t)FEW)); i++)
+		notify_addr(iwdev, netdev, a[i].addr, a[i].ipv4, ifup);
+	free(all);
+}
+
 /**
  * irdma_if_notify - adjust listeners and connections as an interface, or an address of it, comes or goes
  * @iwdev: device
@@ -448,18 +517,12 @@ static void notify_addr(struct irdma_device *iwdev, const struct net_iface *netd
 void irdma_if_notify(struct irdma_device *iwdev, const struct net_iface *netdev, u32 *ipaddr, bool ipv4, bool ifup)
 {
 	struct net *prev = net_enter(iwdev->net);
-	struct net_addr *a;
-	size_t count, i;
 
 	rnic_arp_flush(iwdev);
-	if (ipaddr) {
+	if (ipaddr)
 		notify_addr(iwdev, netdev, ipaddr, ipv4, ifup);
-	} else {
-		a = addrs_of(iwdev->net, netdev->ifindex, &count);
-		for (i = 0; a && i < count; i++)
-			notify_addr(iwdev, netdev, a[i].addr, a[i].ipv4, ifup);
-		free(a);
-	}
+	else
+		notify_all(iwdev, netdev, ifup);
 	net_enter(prev);
 }
 

@@ -93,6 +93,13 @@ static bool is_ready(void *arg)
 	return false;
 }
 
+static bool is_up(void *arg)
+{
+	struct iwcm_device d;
+
+	return find(arg, &d) && d.up;
+}
+
 static bool is_down(void *arg)
 {
 	struct iwcm_device d;
@@ -141,10 +148,14 @@ static int reach(struct world *w, u16 port)
 
 static int follow(struct world *w, u16 port)
 {
-	int tap = plug(), err = tap < 0 || set_addr() || set_flags(TAP, IFF_UP) ? -errno : 0;
+	int tap = plug(), err = tap < 0 || set_flags(TAP, IFF_UP) ? -errno : 0;
 
 	if (!err)
-		err = world_wait(w, is_ready, w, "a NIC on the new interface, with its address");
+		err = world_wait(w, is_up, w, "a NIC on the new interface");
+	if (!err && set_addr())
+		err = -errno;
+	if (!err)
+		err = world_wait(w, is_ready, w, "its address");
 	if (!err)
 		err = reach(w, port);
 	if (!err && set_flags(TAP, 0))

@@ -84,6 +84,18 @@ static int bad(const char *what, int err)
 	return BAD;
 }
 
+/* What may become of a failed allocation: the call fails, a thread cannot be made, the peer refuses or resets, completions are flushed, the forked child fails. */
+static bool is_reason(int err)
+{
+	static const int reasons[] = { -ENOMEM, -ENOBUFS, -EAGAIN, -ECONNREFUSED, -ECONNRESET, -ECONNABORTED, -EIO, -ECHILD };
+	size_t i;
+
+	for (i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+		if (err == reasons[i])
+			return true;
+	return !err;
+}
+
 /* With a failure, and without. */
 static int run_twice(const struct starve_scenario *s, const struct inject_plan *plan)
 {
@@ -99,6 +111,8 @@ static int run_twice(const struct starve_scenario *s, const struct inject_plan *
 		return bad("FAILED WITHOUT A CAUSE", err);
 	if (err && r->harmless && !plan->rest)
 		return bad("NOTICED", err);
+	if (plan->kind == INJECT_ALLOC && !plan->rest && !is_reason(err))
+		return bad("NOT THE REASON", err);
 	err = s->run();
 	if (err)
 		return bad("LASTING DAMAGE", err);
