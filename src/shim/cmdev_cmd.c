@@ -246,7 +246,7 @@ static void swap_cm(struct iwcm_id **a, struct iwcm_id **b)
 /* Binds both or none; iwcm's id cannot be unbound, so another one, made while there is still nothing to lose, takes its place. */
 static int bind_dual(struct cmdev_id *id, const union addr *a)
 {
-	struct iwcm_id *unbound;
+	struct iwcm_id *unbound = NULL;
 	int err = make_cm(id, &unbound);
 
 	if (err)
