@@ -6,6 +6,7 @@
 #   DIR        GCC -O2                     unit tests, scripts with long-running programs (suite "programs")
 #   DIR/asan   GCC, ASan and UBSan         unit tests, whole-system scripts; with CHECK_FULL=1 those programs, too
 #   DIR/tsan   Clang, TSan                 tests with threads; clang-tidy takes its compile commands from here
+#   DIR/fuzz   Clang, ASan and UBSan       fuzz targets, which tests/check_fuzz.sh builds and runs for a moment
 #
 # then tests/check_*.sh DIR, each one check; exit status 77 of a script means that it was skipped.
 # A failed build is one failure, and what needs it is not run.

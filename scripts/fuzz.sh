@@ -21,7 +21,7 @@ failed=0
 mkdir -p "$dir/crashes"
 echo "building $dir"
 CC=clang TARGETS=fuzzers scripts/build.sh "$dir" -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
-	-Doptimization=1 -Dc_args=-fsanitize=fuzzer-no-link > "$dir/build.log" 2>&1 || {
+	-Doptimization=1 -Ddebug=false "-Dc_args=-gline-tables-only -fsanitize=fuzzer-no-link" > "$dir/build.log" 2>&1 || {
 	grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking|Generating)' "$dir/build.log" | tail -n 100
 	exit 1
 }

@@ -836,6 +836,76 @@ static int migrate(int to, int from, u32 id)
 	return err ? err : (int)resp.events_reported;
 }
 
+/* A request that waits in the queue of @fd, where its listener is. */
+static u32 unfetched_request(int fd, int cfd, const struct ibv_qp *qp)
+{
+	u16 port = 0;
+	u32 client = create(cfd, 0x22), listener = listen_on(fd, "127.0.0.1", 0x11, &port);
+
+	resolve_all(cfd, client, 0x22, "127.0.0.1", port);
+	assert_int_equal(connect_id(cfd, client, qp, ""), 0);
+	assert_true(readable(fd, WAIT_MS));
+	return listener;
+}
+
+static void closed_with_a_request(void **state)
+{
+	int fd = open_cm(), cfd = open_cm();
+	struct rdma_ucm_event_resp ev;
+	struct ibv_qp *qp = make_qp();
+
+	unfetched_request(fd, cfd, qp);
+	assert_int_equal(close(fd), 0);
+	expect(cfd, &ev, CMDEV_REJECTED_EV, 0x22);
+	assert_int_equal(close(cfd), 0);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
+/* Numbers can be guessed. What was not fetched is not the program's yet. */
+static void request_is_not_known_before_it_is_fetched(void **state)
+{
+	int fd = open_cm(), cfd = open_cm(), other = open_cm();
+	struct ibv_qp *qp = make_qp(), *sqp = make_qp();
+	struct rdma_ucm_event_resp ev;
+	u32 listener = unfetched_request(fd, cfd, qp), id;
+
+	for (id = 0; id < 200; id++) {
+		if (id == listener)
+			continue;
+		assert_true(destroy(fd, id) < 0);
+		assert_true(migrate(other, fd, id) < 0);
+		assert_true(accept_id(fd, id, 1, sqp, "") < 0);
+		assert_true(disconnect(fd, id) < 0);
+	}
+	expect(fd, &ev, CMDEV_CONNECT_REQUEST_EV, 0x11);
+	assert_int_equal(accept_id(fd, ev.id, 0x33, sqp, ""), 0);
+	expect(fd, &ev, CMDEV_ESTABLISHED_EV, 0x33);
+	expect(cfd, &ev, CMDEV_ESTABLISHED_EV, 0x22);
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(close(cfd), 0);
+	assert_int_equal(close(other), 0);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_qp(sqp), 0);
+}
+
+/* It goes where its listener goes, and has nothing to do with the file that it came to any more. */
+static void request_outlives_the_file_that_it_came_to(void **state)
+{
+	int fd = open_cm(), cfd = open_cm(), other = open_cm();
+	struct rdma_ucm_event_resp ev;
+	struct ibv_qp *qp = make_qp();
+	u32 listener = unfetched_request(fd, cfd, qp);
+
+	assert_int_equal(migrate(other, fd, listener), 0);
+	assert_int_equal(close(fd), 0);
+	expect(other, &ev, CMDEV_CONNECT_REQUEST_EV, 0x11);
+	assert_int_equal(destroy(other, ev.id), 0);
+	expect(cfd, &ev, CMDEV_REJECTED_EV, 0x22);
+	assert_int_equal(close(cfd), 0);
+	assert_int_equal(close(other), 0);
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+}
+
 static void migration(void **state)
 {
 	struct rdma_ucm_event_resp ev;
@@ -1305,6 +1375,9 @@ int main(void)
 		cmocka_unit_test(connection_is_destroyed),
 		cmocka_unit_test(listener_is_destroyed),
 		cmocka_unit_test(migration),
+		cmocka_unit_test(closed_with_a_request),
+		cmocka_unit_test(request_is_not_known_before_it_is_fetched),
+		cmocka_unit_test(request_outlives_the_file_that_it_came_to),
 		cmocka_unit_test(request_migrates),
 		cmocka_unit_test(both_families),
 		cmocka_unit_test(both_or_none),

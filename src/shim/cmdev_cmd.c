@@ -145,9 +145,7 @@ static int migrate(struct cmdev_file *to, struct cmdev_file *from, u32 number, u
 		return err;
 	if (from != to) {
 		cmdev_event_move(id, to);
-		LIST_REMOVE(id, entry);
-		LIST_INSERT_HEAD(&to->ids, id, entry);
-		id->file = to;
+		cmdev_id_move(id, to);
 		if (id->state == CMDEV_LISTEN)
 			__atomic_store_n(&to->listens, true, __ATOMIC_RELAXED);
 	}

@@ -121,6 +121,14 @@ void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e)
 		shim_evfd_drop(f->kept_fd);
 }
 
+void cmdev_event_drop(struct cmdev_file *f, struct cmdev_event *e)
+{
+	cmdev_event_unqueue(f, e);
+	if (e->child)
+		e->child->request = NULL;
+	free(e);
+}
+
 void cmdev_events_free(struct cmdev_queue *q)
 {
 	struct cmdev_event *e;
@@ -142,6 +150,8 @@ void cmdev_event_move(struct cmdev_id *id, struct cmdev_file *to)
 			continue;
 		cmdev_event_unqueue(from, e);
 		cmdev_event_queue(to, e);
+		if (e->child)
+			cmdev_id_move(e->child, to);
 	}
 }
 
@@ -190,7 +200,7 @@ int cmdev_event_reserve(struct cmdev_id *id, u32 n)
 
 /* ---- GET_EVENT ---- */
 
-/* Locked. What is only now certain: ACCEPT gives the uid, and a request belongs to the file that it was fetched from. */
+/* Locked. The uid is certain only now: ACCEPT gives it. */
 static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u32 out)
 {
 	struct cmdev_id *child = e->child;
@@ -202,13 +212,7 @@ static int deliver(struct cmdev_file *f, struct cmdev_event *e, u64 response, u3
 	if (err)
 		return err;
 	e->id->events_reported++;
-	cmdev_event_unqueue(f, e);
-	if (child && child->file != f) {
-		LIST_REMOVE(child, entry);
-		LIST_INSERT_HEAD(&f->ids, child, entry);
-		child->file = f;
-	}
-	free(e);
+	cmdev_event_drop(f, e);
 	return 0;
 }
 
@@ -437,6 +441,7 @@ static int request_add(struct cmdev_id *listener, struct cmdev_id *child, struct
 	if (err)
 		return err;
 	e->child = child;
+	child->request = e;
 	cmdev_event_queue(listener->file, e);
 	return 0;
 }

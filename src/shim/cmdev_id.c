@@ -93,6 +93,13 @@ int cmdev_id_add(struct cmdev_file *f, struct cmdev_id *id)
 	return 0;
 }
 
+void cmdev_id_move(struct cmdev_id *id, struct cmdev_file *to)
+{
+	LIST_REMOVE(id, entry);
+	LIST_INSERT_HEAD(&to->ids, id, entry);
+	id->file = to;
+}
+
 static void table_remove(struct cmdev_id *id)
 {
 	table.slots[id->number] = (struct cmdev_slot){ .next = table.free };
@@ -126,7 +133,7 @@ int cmdev_id_find(struct cmdev_file *f, u32 number, struct cmdev_id **out)
 {
 	struct cmdev_id *id = number < table.n ? table.slots[number].id : NULL;
 
-	if (!id)
+	if (!id || id->request)
 		return -ENOENT;
 	if (id->file != f)
 		return -EINVAL;
@@ -204,11 +211,11 @@ static void purge(struct cmdev_id *id, struct cmdev_id_list *dead)
 		next = TAILQ_NEXT(e, entry);
 		if (e->id != id)
 			continue;
-		cmdev_event_unqueue(f, e);
 		/* A request has no events in the queue before it is accepted, so nothing that @next is goes with it. */
 		if (e->child)
 			cmdev_id_detach(e->child, dead);
-		free(e);
+		else
+			cmdev_event_drop(f, e);
 	}
 }
 
@@ -217,6 +224,8 @@ void cmdev_id_detach(struct cmdev_id *id, struct cmdev_id_list *dead)
 	table_remove(id);
 	LIST_REMOVE(id, entry);
 	id->dying = true;
+	if (id->request)
+		cmdev_event_drop(id->file, id->request);
 	purge(id, dead);
 	id->file = NULL; /* which may go before the id */
 	LIST_INSERT_HEAD(dead, id, entry);

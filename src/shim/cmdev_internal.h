@@ -82,6 +82,7 @@ struct cmdev_id {
 	enum cmdev_state state;        /* cmdev_lock, with these: */
 	bool dying;                    /* out of the table */
 	bool gone;                     /* a request whose peer gave up */
+	struct cmdev_event *request;   /* a request that the program has not fetched: it does not know this id yet */
 	bool bound;
 	bool listens;                  /* @cm does */
 	bool afonly;
@@ -113,7 +114,7 @@ int cmdev_get(void *to, u64 from, size_t len);
 void cmdev_id_set_state(struct cmdev_id *id, enum cmdev_state next);           /* locked */
 struct cmdev_id *cmdev_id_new(void);                                           /* one reference, in no file and no table */
 int cmdev_id_add(struct cmdev_file *f, struct cmdev_id *id);                   /* locked; into the table; 0, -ENOMEM */
-int cmdev_id_find(struct cmdev_file *f, u32 number, struct cmdev_id **out);    /* locked; -ENOENT, -EINVAL (another file's) */
+int cmdev_id_find(struct cmdev_file *f, u32 number, struct cmdev_id **out);    /* locked; -ENOENT (also a request not fetched), -EINVAL (another file's) */
 /* Begin and end a command about the id @number of @f: it stays, and has no other command at the same time. */
 int cmdev_id_begin(struct cmdev_file *f, u32 number, struct cmdev_id **out);   /* as cmdev_id_find() */
 int cmdev_id_end(struct cmdev_id *id, int ret);                                /* returns @ret */
@@ -121,6 +122,7 @@ int cmdev_id_end(struct cmdev_id *id, int ret);                                /
 int cmdev_id_step(struct cmdev_id *id, u32 from, enum cmdev_state to);
 /* Is it in one of the states of @mask? Events move it at any time. */
 bool cmdev_id_in(struct cmdev_id *id, u32 mask);
+void cmdev_id_move(struct cmdev_id *id, struct cmdev_file *to);                /* locked; without its events */
 void cmdev_id_free(struct cmdev_id *id);                                       /* in no table, iwcm has none for it */
 /* Locked. Out of the table and its file, its events out of the queue; it and the ids of requests nobody fetched go to @dead. */
 void cmdev_id_detach(struct cmdev_id *id, struct cmdev_id_list *dead);
@@ -130,6 +132,7 @@ void cmdev_ids_fork_child(void);
 /* ---- cmdev_event.c ---- */
 void cmdev_event_queue(struct cmdev_file *f, struct cmdev_event *e);           /* locked; wakes nobody yet */
 void cmdev_event_unqueue(struct cmdev_file *f, struct cmdev_event *e);         /* locked */
+void cmdev_event_drop(struct cmdev_file *f, struct cmdev_event *e);            /* locked; and frees it: a request is one that was fetched, or none any more */
 void cmdev_unlock(struct cmdev_file *f);                                       /* and wakes @f's readers, if there is cause; NULL: nobody's */
 void cmdev_event_close(struct cmdev_file *f);                                  /* locked: the file gets no token any more */
 void cmdev_event_settle(struct cmdev_file *f);                                 /* no thread has a token of @f on its way any more */

@@ -153,6 +153,7 @@ static void parse(enum tool_command command, int argc, char **argv)
 		check_endpoint(&o);
 	}
 	check_shim(!ret && command == TOOL_RUN ? &o : NULL);
+	free(o.sim.only.item);
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)

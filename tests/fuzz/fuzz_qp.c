@@ -12,8 +12,9 @@
 #include "test_rnic_port.h"
 
 #define STEPS 250
-#define AREA 2048u
-#define SAY_MAX 65536u
+#define AREA 32768u    /* large enough for payload that is read straight into memory */
+#define PAYLOAD_MAX 40000u
+#define SAY_MAX (256u << 10)
 #define BASE 0x10000u /* the regions' addresses, as the peer gives them */
 #define WRS 16u
 #define QUEUES 2      /* send, receive */
@@ -41,6 +42,7 @@ struct world {
 	struct mpa_stream tx;
 	struct mpa_rx heard;
 	bool crc, snd_markers;
+	u32 lsmm_len;         /* what goes out first is no FPDU */
 	u32 msn[DDP_QN_ATOMIC_RESP + 1];
 	u8 say[SAY_MAX];
 	u32 say_len, say_off;
@@ -60,7 +62,7 @@ static void check_said(void)
 	u32 len;
 
 	mpa_rx_init(&w.heard, w.crc, w.snd_markers);
-	for (pos = 0; s && pos < s->out_len; pos += (size_t)n) {
+	for (pos = w.lsmm_len; s && pos < s->out_len; pos += (size_t)n) {
 		struct rdmap_error err;
 		struct ddp_hdr h;
 
@@ -159,10 +161,10 @@ static void regions_up(void)
 /* What no peer could write to, and the program did not receive into, is as it was. */
 static void check_untouched(enum which r)
 {
-	u32 i;
+	static u8 want[AREA];
 
-	for (i = 0; i < AREA; i++)
-		assert(w.area[r][i] == 0x40 + r);
+	memset(want, 0x40 + (int)r, AREA);
+	assert(!memcmp(w.area[r], want, AREA));
 }
 
 static u32 stag_of(enum which s)
@@ -181,8 +183,8 @@ static int sges(struct fuzz *f, enum which r, struct ibv_sge *sge, u32 max)
 
 	for (i = 0; i < n; i++) {
 		sge[i].lkey = stag_of(r);
-		sge[i].length = fuzz_u16(f) % (AREA / max + 1);
-		sge[i].addr = BASE + fuzz_below(f, AREA + 1 - sge[i].length);
+		sge[i].length = fuzz_u8(f) & 1 ? fuzz_u16(f) % (AREA / max) : fuzz_u8(f);
+		sge[i].addr = BASE + fuzz_below(f, AREA / 2);
 	}
 	if (n && fuzz_u8(f) == 0xEE) /* a mistake */
 		sge[0].addr += fuzz_near(f);
@@ -229,6 +231,8 @@ static void post_send(struct fuzz *f)
 	if (wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
 		wr.wr.atomic.remote_addr = fuzz_u16(f) * 8ull;
 		wr.wr.atomic.rkey = 9;
+		wr.num_sge = min(wr.num_sge, 1);
+		sge[0].length = 8;
 	}
 	if (wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_SEND_WITH_INV)
 		wr.invalidate_rkey = stag_of(fuzz_below(f, WHICH));
@@ -249,6 +253,15 @@ static void deregister(struct fuzz *f)
 		w.mr[r] = NULL;
 }
 
+/* The work requests that wait in it stay. */
+static void modify_srq(u8 v)
+{
+	struct ibv_srq_attr attr = { .max_wr = v & 32, .srq_limit = v & 15 };
+
+	if (w.srq)
+		rnic_srq_modify(w.srq, &attr, v & 16 ? IBV_SRQ_MAX_WR : IBV_SRQ_LIMIT);
+}
+
 static void modify(struct fuzz *f)
 {
 	u8 v = fuzz_u8(f);
@@ -257,8 +270,10 @@ static void modify(struct fuzz *f)
 		rnic_qp_modify(w.qp, v & 1 ? RNIC_QP_ERROR : RNIC_QP_CLOSING);
 	else if (v < 128)
 		rnic_qp_set_access(w.qp, v & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC));
-	else
+	else if (v < 192)
 		rnic_cq_arm(v & 1 ? w.rcq : w.scq, v & 2);
+	else
+		modify_srq(v);
 }
 
 /* ---- the peer ---- */
@@ -272,7 +287,7 @@ static void say(const void *bytes, u32 len)
 
 static void say_ulpdu(const u8 *ulpdu, u32 len)
 {
-	static u8 fpdu[SAY_MAX];
+	static u8 fpdu[2 * PAYLOAD_MAX];
 	int n = mpa_fpdu_build(&w.tx, ulpdu, len, fpdu, sizeof(fpdu));
 
 	assert(n > 0);
@@ -310,18 +325,24 @@ static void say_control(struct fuzz *f, u8 opcode)
 static void say_terminate(struct fuzz *f)
 {
 	struct rdmap_error err = { fuzz_u8(f) & 15, fuzz_u8(f) & 15, fuzz_u8(f) };
-	u8 ulpdu[RDMAP_TERM_MAX], quoted[64];
-	u32 n = (u32)fuzz_bytes(f, quoted, fuzz_u8(f) % sizeof(quoted));
+	u8 ulpdu[RDMAP_TERM_MAX], quoted[64], what = fuzz_u8(f);
+	u32 n;
 
+	if (what & 1) /* what the QP may have said */
+		n = ddp_put_tagged(quoted, RDMAP_WRITE, true, 7, fuzz_u16(f));
+	else if (what & 2)
+		n = ddp_put_untagged(quoted, what & 4 ? RDMAP_READ_REQ : RDMAP_SEND, true, 0, fuzz_u8(f), 0) + (what & 4 ? RDMAP_READ_REQ_SIZE : 0);
+	else
+		n = (u32)fuzz_bytes(f, quoted, what % sizeof(quoted));
 	say_ulpdu(ulpdu, rdmap_build_terminate(&err, 1, n ? quoted : NULL, n, ulpdu));
 }
 
 /* Sends, Writes and Read Responses, in one segment or several. */
 static void say_data(struct fuzz *f, u8 opcode)
 {
-	static u8 ulpdu[DDP_UNTAGGED_HDR + 4096];
+	static u8 ulpdu[DDP_UNTAGGED_HDR + PAYLOAD_MAX];
 	u8 bits = fuzz_u8(f);
-	u32 len = bits & 1 ? fuzz_u16(f) % 4096 : fuzz_u8(f), stag = stag_of(fuzz_below(f, WHICH)), n;
+	u32 len = bits & 1 ? fuzz_u16(f) % PAYLOAD_MAX : fuzz_u8(f), stag = stag_of(fuzz_below(f, WHICH)), n;
 	static u32 mo;
 
 	if (!(bits & 4))
@@ -337,28 +358,41 @@ static void say_data(struct fuzz *f, u8 opcode)
 	say_ulpdu(ulpdu, n + len);
 }
 
-/* The answer to the Read that the QP asked for last, as far as it can be seen. */
-static void say_read_response(struct fuzz *f)
+/* The request that the QP said last, if it was one of these and is without markers: what stands behind its DDP header, or NULL. */
+static const u8 *last_request(u8 opcode, u32 body)
 {
-	static u8 ulpdu[DDP_TAGGED_HDR + 4096];
 	const struct port_stream *s = w.fake.stream;
+	u32 len = MPA_LEN_SIZE + DDP_UNTAGGED_HDR + body;
+	const u8 *p;
+
+	if (!s || s->out_len < len)
+		return NULL;
+	for (p = s->out + s->out_len - len; p >= s->out; p--)
+		if (get_be16(p) == DDP_UNTAGGED_HDR + body && (p[3] & RDMAP_OPCODE_MASK) == opcode)
+			return p + MPA_LEN_SIZE + DDP_UNTAGGED_HDR;
+	return NULL;
+}
+
+/* The answer to it, or something like that. */
+static void say_response(struct fuzz *f)
+{
+	static u8 ulpdu[DDP_UNTAGGED_HDR + PAYLOAD_MAX];
+	const u8 *read = last_request(RDMAP_READ_REQ, RDMAP_READ_REQ_SIZE), *atomic = last_request(RDMAP_ATOMIC_REQ, RDMAP_ATOMIC_REQ_SIZE);
 	u8 bits = fuzz_u8(f);
-	u32 i, n, len;
+	struct rdmap_atomic_req a;
+	struct rdmap_read_req r;
+	u32 n, len;
 
-	if (!s || s->out_len < 64)
-		return;
-	for (i = 0; i + MPA_LEN_SIZE + DDP_UNTAGGED_HDR + RDMAP_READ_REQ_SIZE <= s->out_len; i++) {
-		const u8 *p = s->out + s->out_len - i - MPA_LEN_SIZE - DDP_UNTAGGED_HDR - RDMAP_READ_REQ_SIZE;
-		struct rdmap_read_req r;
-
-		if (get_be16(p) != DDP_UNTAGGED_HDR + RDMAP_READ_REQ_SIZE || (p[3] & RDMAP_OPCODE_MASK) != RDMAP_READ_REQ)
-			continue;
-		rdmap_get_read_req(p + MPA_LEN_SIZE + DDP_UNTAGGED_HDR, &r);
-		len = min(r.len, 4096u) + (bits & 2 ? fuzz_near(f) % 8 : 0);
+	if (atomic && bits & 4) {
+		rdmap_get_atomic_req(atomic, &a);
+		n = ddp_put_untagged(ulpdu, RDMAP_ATOMIC_RESP, true, 0, ++w.msn[DDP_QN_ATOMIC_RESP], 0);
+		say_ulpdu(ulpdu, n + rdmap_put_atomic_resp(ulpdu + n, a.id, fuzz_u64(f)));
+	} else if (read) {
+		rdmap_get_read_req(read, &r);
+		len = min(r.len + (bits & 2 ? fuzz_near(f) % 8 : 0), PAYLOAD_MAX);
 		n = ddp_put_tagged(ulpdu, RDMAP_READ_RESP, !(bits & 1), r.sink_stag, r.sink_to);
-		memset(ulpdu + n, 0xDD, min(len, 4096u));
-		say_ulpdu(ulpdu, n + min(len, 4096u));
-		return;
+		memset(ulpdu + n, 0xDD, len);
+		say_ulpdu(ulpdu, n + len);
 	}
 }
 
@@ -387,7 +421,7 @@ static void say_something(struct fuzz *f)
 			w.say[w.say_off + fuzz_u16(f) % (w.say_len - w.say_off)] ^= fuzz_u8(f);
 		break;
 	default:
-		say_read_response(f);
+		say_response(f);
 	}
 }
 
@@ -417,7 +451,7 @@ static void stream_event(struct fuzz *f)
 		fake_event(&w.fake, PORT_READABLE | PORT_EOF);
 		break;
 	case 1:
-		s->error = s->recv_error = -ECONNRESET;
+		s->error = s->recv_error = v & 64 ? -ETIMEDOUT : -ECONNRESET;
 		fake_event(&w.fake, PORT_RESET);
 		break;
 	case 2:
@@ -428,7 +462,9 @@ static void stream_event(struct fuzz *f)
 		fake_event(&w.fake, PORT_WRITABLE);
 		break;
 	case 4:
-		if (s->peer_fin && s->shut)
+		if (v & 128)
+			s->send_error = -EPIPE;
+		else if (s->peer_fin && s->shut)
 			fake_event(&w.fake, PORT_CLOSED);
 		break;
 	}
@@ -487,8 +523,15 @@ static void connect_qp(struct fuzz *f)
 	struct rnic_iwarp_info iw = { .ird = b & 7, .ord = b >> 3 & 7, .crc = a & 1, .snd_markers = a & 2, .rcv_markers = a & 4, .initiator = a & 8,
 				      .rtr = a >> 4 & RDMAP_RTR_ALL, .rtr_timeout_ms = 1000 };
 	struct tcp_info_ho tcp = { .mss = a & 128 ? 65483 : 1460 };
+	static const u8 reply[] = "an MPA reply";
 	struct irdma_sc_ah ah = { 0 };
 
+	if (b & 64) {
+		iw.lsmm = reply;
+		w.lsmm_len = iw.lsmm_len = sizeof(reply);
+	}
+	if (b & 128)
+		w.fake.room = 20;
 	w.crc = iw.crc;
 	w.snd_markers = iw.snd_markers;
 	mpa_stream_init(&w.tx, iw.crc, iw.rcv_markers);
