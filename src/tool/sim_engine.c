@@ -141,6 +141,7 @@ static void listener_options(struct sim_host *h)
 	h->opt.rtr = rand_gen_below(g, 3) ? IWCM_RTR_ALL : 1 + (unsigned int)rand_gen_below(g, 7);
 	h->opt.crc = rand_gen_below(g, 2);
 	h->opt.markers = !rand_gen_below(g, 4);
+	h->backlog = rand_gen_below(g, 4) ? 1024 : 1 + (int)rand_gen_below(g, 32);
 }
 
 static int listen_at(struct sim_host *h, int i, bool ipv4, const u32 *addr, u16 port)
@@ -155,7 +156,7 @@ static int listen_at(struct sim_host *h, int i, bool ipv4, const u32 *addr, u16 
 	if (!err)
 		err = iwcm_bind(h->listener[i], (const struct sockaddr *)&ss);
 	if (!err)
-		err = iwcm_listen(h->listener[i], 1024);
+		err = iwcm_listen(h->listener[i], h->backlog);
 	return err;
 }
 

@@ -31,7 +31,8 @@ struct sim_host {
 	struct iwcm_ctx *ctx;
 	struct irdma_device *iwdev;
 	struct iwcm_id *listener[SIM_LISTENERS]; /* IPv4 wildcard, IPv6 wildcard, exact address on the next port */
-	struct iwcm_options opt;                 /* of its listeners */
+	struct iwcm_options opt;                 /* of its listeners, */
+	int backlog;                             /* of each */
 	/* sim_trouble.c */
 	bool in_trouble;
 	u32 troubles, restarts;                  /* so far; of them those of listeners */
