@@ -143,7 +143,7 @@ static void listener_options(struct sim_host *h)
 	h->opt.rtr = rand_gen_below(g, 3) ? IWCM_RTR_ALL : 1 + (unsigned int)rand_gen_below(g, 7);
 	h->opt.crc = rand_gen_below(g, 2);
 	h->opt.markers = !rand_gen_below(g, 4);
-	h->backlog = rand_gen_below(g, 4) ? 1024 : 1 + (int)rand_gen_below(g, 32);
+	h->backlog = rand_gen_below(g, 4) ? 1024 : 1 + (int)rand_gen_below(g, SIM_SHORT_BACKLOG);
 }
 
 static int listen_at(struct sim_host *h, int i, bool ipv4, const u32 *addr, u16 port)

@@ -14,6 +14,7 @@
 
 #define SIM_PORT 7174
 #define SIM_LISTENERS 3
+#define SIM_SHORT_BACKLOG 32
 #define SIM_SOON_NS (2 * NSEC_PER_MSEC)
 
 struct sim;
