@@ -26,8 +26,8 @@ static void go(const struct tool_sim_params *params, struct tool_sim_result *r)
 {
 	struct tool_sim_params copy = *params, *p = &copy;
 
-	/* Not with data: tshark cannot put streams with losses together, and miscounts markers. */
-	if (!p->capture && p->data == 0)
+	/* Not with data: tshark cannot put streams with losses together, and miscounts markers. Nor what attackers send. */
+	if (!p->capture && p->data == 0 && p->attack == 0 && p->on_path == 0)
 		p->capture = test_capture_open();
 	assert_int_equal(tool_sim_run(p, r), 0);
 	test_capture_close();
@@ -686,7 +686,7 @@ static void test_minimise_without_time(void **state)
 
 /* ---- a process of its own ---- */
 
-enum { GOOD, WRONG, NOT_SET_UP, CRASHES, WRONG_AND_CRASHES, LEAVES, FOR_EVER };
+enum { GOOD, WRONG, NOT_SET_UP, CRASHES, WRONG_AND_CRASHES, LEAVES, FOR_EVER, HANGS };
 
 static int one_run(void *arg, u64 *heartbeat, struct tool_sim_result *r)
 {
@@ -704,6 +704,8 @@ static int one_run(void *arg, u64 *heartbeat, struct tool_sim_result *r)
 		_exit(3);
 	while (how == FOR_EVER)
 		pause();
+	while (how == HANGS)
+		__asm__ volatile("" ::: "memory");
 	return how == NOT_SET_UP ? -ENOMEM : 0;
 }
 
@@ -712,6 +714,8 @@ static void check_guard(int how, int err, u64 violations, const char *first)
 	struct sim_guarded g = { .run = one_run, .arg = &how, .quiet = true };
 	struct tool_sim_result r;
 
+	if (how == HANGS)
+		g.step_cpu_ns = 50 * NSEC_PER_MSEC;
 	if (how == FOR_EVER)
 		g.until_ns = loop_monotonic_ns() + 50 * NSEC_PER_MSEC;
 	assert_int_equal(sim_guard_run(&g, &r), err);
@@ -729,6 +733,7 @@ static void test_guard(void **state)
 	check_guard(WRONG_AND_CRASHES, 0, 1, "wrong");
 	check_guard(LEAVES, 0, 1, "crash: exit status 3");
 	check_guard(FOR_EVER, -ETIME, 0, "");
+	check_guard(HANGS, 0, 1, "hang: the last step does not end");
 }
 
 int main(void)

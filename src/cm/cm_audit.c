@@ -64,7 +64,7 @@ static void audit_state(struct audit *a, const struct irdma_cm_node *node)
 
 	if (closed && (has_deadline(node) || node->hashed || node->listener))
 		wrong(a, "a node that is CLOSED has a deadline, a place in the table, or a listener");
-	if (!closed && !node->accelerated && !node->hashed)
+	if (!closed && node->state != IRDMA_CM_STATE_LISTENER_DESTROYED && !node->accelerated && !node->hashed)
 		wrong(a, "a node in %s is not in the table", cm_node_state_str(node->state));
 	if (node->on_half_open && node->state != IRDMA_CM_STATE_SYN_RCVD)
 		wrong(a, "a node in %s counts as half open", cm_node_state_str(node->state));

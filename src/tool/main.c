@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "tool/tool.h"
@@ -64,9 +65,10 @@ static int run(enum tool_command command, int argc, char **argv)
 	struct tool_options o;
 	int ret = tool_options_parse(command, argc, argv, &o);
 
-	if (ret)
-		return ret < 0 ? TOOL_OK : ret;
-	return commands[command].run(&o);
+	if (!ret)
+		ret = commands[command].run(&o);
+	free(o.sim.only.item);
+	return ret < 0 ? TOOL_OK : ret;
 }
 
 static int finish(int ret)

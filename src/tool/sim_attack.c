@@ -31,7 +31,7 @@ struct end {
 	u32 addr[4];
 	u16 port;
 	u8 mac[6];
-	bool heard, acks;       /* acks: the SYN of the other end is in */
+	bool heard;
 	u32 seq, ack;           /* the next number that it will send, and that it expects */
 	u16 window;
 };
@@ -79,7 +79,6 @@ void sim_attack_sniff(void *arg, struct port *port, bool out, const struct pkt *
 	e = &t->end[p->sport != t->end[0].port];
 	if (!e->heard || (p->flags & PKT_SYN) || seq_gt(next, e->seq))
 		e->seq = next;
-	e->acks = p->flags & PKT_ACK;
 	if (p->flags & PKT_ACK)
 		e->ack = p->ack;
 	e->window = p->window;

@@ -131,12 +131,18 @@ static const u32 pairs_allowed[SIM_OUTCOMES] = {
 	[SIM_DESTROYED] = BIT(SIM_NONE) | BIT(SIM_ESTABLISHED) | BIT(SIM_REJECTED) | BIT(SIM_FAILED) | BIT(SIM_DESTROYED),
 };
 
-/* On a clean wire only what cannot work may fail, or what was answered too late. */
+/* Programs that answer late can keep a short backlog full, as long as others have patience. */
+static bool is_crowded_out(const struct sim *sim, const struct sim_rec *rec)
+{
+	return sim->hosts[rec->to].backlog <= SIM_SHORT_BACKLOG && (rec->active.cause == CM_CAUSE_NO_SYNACK || rec->active.cause == CM_CAUSE_NOT_ACKED);
+}
+
+/* On a clean wire only what cannot work may fail, or what was answered too late, or came to a crowd. */
 static bool may_fail(const struct sim *sim, const struct sim_rec *rec)
 {
 	const struct iwcm_options *o = &sim->hosts[rec->to].opt;
 
-	if (!sim_is_calm(sim, rec) || rec->active.cause == CM_CAUSE_NO_MPA_REPLY)
+	if (!sim_is_calm(sim, rec) || rec->active.cause == CM_CAUSE_NO_MPA_REPLY || is_crowded_out(sim, rec))
 		return true;
 	if (rec->rev > o->mpa_revision)
 		return !rec->fall_back;

@@ -21,6 +21,7 @@ struct sim_guarded {
 	void *arg;
 	u64 until_ns;
 	const volatile sig_atomic_t *signal;
+	u64 step_cpu_ns;                /* computing that a step may take; 0: a minute */
 	bool quiet;                     /* what it says on standard error is not wanted */
 };
 int sim_guard_run(const struct sim_guarded *g, struct tool_sim_result *r);

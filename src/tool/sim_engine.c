@@ -8,6 +8,8 @@
 #include "iwcm/iwcm_nic.h"
 #include "tool/sim_data.h"
 
+#define STARTS_PER_HOST 100u     /* in a second */
+#define ALIVE_MAX 16384u         /* sides */
 #define STUCK_NS (3600 * NSEC_PER_SEC)   /* of virtual time in which no connection ended */
 #define QUIET_NS (1800 * NSEC_PER_SEC)   /* for the last timers: TIME_WAIT and retransmissions of FINs */
 #define MTU 1500
@@ -141,6 +143,7 @@ static void listener_options(struct sim_host *h)
 	h->opt.rtr = rand_gen_below(g, 3) ? IWCM_RTR_ALL : 1 + (unsigned int)rand_gen_below(g, 7);
 	h->opt.crc = rand_gen_below(g, 2);
 	h->opt.markers = !rand_gen_below(g, 4);
+	h->backlog = rand_gen_below(g, 4) ? 1024 : 1 + (int)rand_gen_below(g, SIM_SHORT_BACKLOG);
 }
 
 static int listen_at(struct sim_host *h, int i, bool ipv4, const u32 *addr, u16 port)
@@ -155,7 +158,7 @@ static int listen_at(struct sim_host *h, int i, bool ipv4, const u32 *addr, u16 
 	if (!err)
 		err = iwcm_bind(h->listener[i], (const struct sockaddr *)&ss);
 	if (!err)
-		err = iwcm_listen(h->listener[i], 1024);
+		err = iwcm_listen(h->listener[i], h->backlog);
 	return err;
 }
 
@@ -316,11 +319,40 @@ static bool step(struct sim *sim, u64 until_ns)
 	return true;
 }
 
+static bool starts_more(struct sim *sim)
+{
+	if (sim->p->duration_ns && loop_now(&sim->loop) >= sim->p->duration_ns)
+		sim->ending = true;
+	if (sim->p->stop && *sim->p->stop)
+		sim->ending = true;
+	return !sim->ending && sim->r->started < sim_num_connections(sim);
+}
+
+/* Each has its time, whatever became of the others; but so many at once are enough. */
+void sim_start_more(struct sim *sim)
+{
+	u64 gap = NSEC_PER_SEC / (sim->p->nodes * STARTS_PER_HOST), serial;
+
+	while (starts_more(sim) && sim->alive < ALIVE_MAX) {
+		serial = sim_serial(sim, sim->r->started);
+		if (serial * gap > loop_now(&sim->loop)) {
+			mod_timer(&sim->starter, serial * gap);
+			return;
+		}
+		if (!sim_side_begin(sim, serial)) {
+			sim_violation(sim, "out of memory after %llu connections", (unsigned long long)sim->r->started);
+			sim->ending = true;
+			return;
+		}
+		sim->r->started++;
+	}
+}
+
 static void run_connections(struct sim *sim)
 {
 	u64 progress_at = 0, seen = UINT64_MAX;
 
-	while (sim->alive || sim_starts_more(sim)) {
+	while (sim->alive || starts_more(sim)) {
 		if (sim->over != seen) {
 			seen = sim->over;
 			progress_at = loop_now(&sim->loop) + STUCK_NS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * tool: a simulation in a process of its own. What it found comes back in shared memory; a process that dies, or takes no step for a minute, has found
+ * tool: a simulation in a process of its own. What it found comes back in shared memory; a process that dies, or computes for a minute without a step, has found
  * something, too.
  */
 #include <errno.h>
@@ -15,7 +15,8 @@
 #include "tool/sim_command.h"
 
 #define LOOK_MS 20
-#define HANG_NS (60 * NSEC_PER_SEC)
+#define HANG_CPU_NS (60 * NSEC_PER_SEC)  /* computing without a step; a busy machine does not count */
+#define HANG_NS (900 * NSEC_PER_SEC)     /* or not even that */
 
 struct shared {
 	u64 heartbeat;
@@ -28,7 +29,7 @@ struct guard {
 	const struct sim_guarded *g;
 	struct shared *shared;
 	pid_t pid;
-	u64 beat, beat_ns;
+	u64 beat, beat_ns, beat_cpu_ns;
 	bool told, hangs, late;
 };
 
@@ -46,19 +47,30 @@ static void child(const struct guard *gd)
 	exit(0);
 }
 
+static u64 cpu_ns(pid_t pid)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &ts))
+		return 0;
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
 static void look(struct guard *gd)
 {
-	u64 now = loop_monotonic_ns(), beat = __atomic_load_n(&gd->shared->heartbeat, __ATOMIC_RELAXED);
+	u64 now = loop_monotonic_ns(), cpu = cpu_ns(gd->pid), beat = __atomic_load_n(&gd->shared->heartbeat, __ATOMIC_RELAXED);
 
 	if (beat != gd->beat) {
 		gd->beat = beat;
 		gd->beat_ns = now;
+		gd->beat_cpu_ns = cpu;
 	}
 	if (gd->g->signal && *gd->g->signal && !gd->told) {
 		gd->told = true;
 		kill(gd->pid, *gd->g->signal);
 	}
-	gd->hangs = now - gd->beat_ns > HANG_NS;
+	gd->hangs = now - gd->beat_ns > HANG_NS || cpu > gd->beat_cpu_ns + (gd->g->step_cpu_ns ? gd->g->step_cpu_ns : HANG_CPU_NS);
 	gd->late = gd->g->until_ns && now > gd->g->until_ns;
 	if (gd->hangs || gd->late)
 		kill(gd->pid, SIGKILL);
@@ -93,7 +105,7 @@ static int judge(const struct guard *gd, int status, struct tool_sim_result *r)
 	r->violations = 1;
 	r->started_then = r->started;
 	if (gd->hangs)
-		snprintf(r->first_violation, sizeof(r->first_violation), "hang: no step in %llu s", (unsigned long long)(HANG_NS / NSEC_PER_SEC));
+		snprintf(r->first_violation, sizeof(r->first_violation), "hang: the last step does not end");
 	else if (WIFSIGNALED(status))
 		snprintf(r->first_violation, sizeof(r->first_violation), "crash: %s", strsignal(WTERMSIG(status)));
 	else

@@ -17,9 +17,7 @@
 
 #define PATIENCE_ACTIVE_NS (20 * NSEC_PER_SEC)
 #define PATIENCE_PASSIVE_NS (40 * NSEC_PER_SEC)
-#define STARTS_PER_HOST 100u    /* in a second */
 #define START_SPREAD_NS (20 * NSEC_PER_MSEC)
-#define ALIVE_MAX 16384u
 #define SLOW_ANSWER_NS (15 * NSEC_PER_SEC) /* above what the active side's CM waits */
 #define LATE_KILL_NS (3 * NSEC_PER_SEC)
 
@@ -130,7 +128,7 @@ static void look(struct sim_view *v, enum tool_sim_outcome outcome, const struct
 	};
 }
 
-/* The end of a side. The active one's makes room for the next connection. */
+/* The end of a side, which makes room for the next one. */
 static void finish(struct sim_side *s)
 {
 	struct sim *sim = s->sim;
@@ -142,12 +140,12 @@ static void finish(struct sim_side *s)
 	s->alive = false;
 	sim->alive--;
 	TAILQ_INSERT_TAIL(&sim->all_free, s, entry);
-	if (!s->active)
-		return;
-	sim_rec(sim, s->serial)->over = true;
-	if (++sim->over % 1024 == 0 && sim->p->progress)
-		sim->p->progress(sim->p->progress_arg, sim->over, loop_now(&sim->loop));
-	sim_start_more(sim);
+	if (s->active) {
+		sim_rec(sim, s->serial)->over = true;
+		if (++sim->over % 1024 == 0 && sim->p->progress)
+			sim->p->progress(sim->p->progress_arg, sim->over, loop_now(&sim->loop));
+	}
+	sim_start_more(sim); /* perhaps with this very side */
 }
 
 static void give_up(struct sim_side *s)
@@ -401,50 +399,17 @@ static void on_reply(struct sim_side *s, const struct iwcm_event *ev)
 	}
 }
 
-static bool may_start(struct sim *sim)
+bool sim_side_begin(struct sim *sim, u64 serial)
 {
-	if (sim->p->duration_ns && loop_now(&sim->loop) >= sim->p->duration_ns)
-		sim->ending = true;
-	if (sim->p->stop && *sim->p->stop)
-		sim->ending = true;
-	return !sim->ending && sim->r->started < sim_num_connections(sim);
-}
-
-static void start_one(struct sim *sim)
-{
-	u64 serial = sim_serial(sim, sim->r->started);
 	struct sim_side *s = NULL;
 
 	if (sim_rec(sim, serial))
 		s = side_get(sim, &sim->hosts[sim_first_host(sim, serial)], serial, true);
-	if (!s) {
-		sim_violation(sim, "out of memory after %llu connections", (unsigned long long)sim->r->started);
-		sim->ending = true;
-		return;
-	}
+	if (!s)
+		return false;
 	sim_rec(sim, serial)->begun = true;
-	sim->r->started++;
 	act_in(s, rand_gen_below(&s->rand, START_SPREAD_NS), begin);
-}
-
-/* Each has its time, whatever became of the others; but so many at once are enough. */
-void sim_start_more(struct sim *sim)
-{
-	u64 gap = NSEC_PER_SEC / (sim->p->nodes * STARTS_PER_HOST), due;
-
-	while (may_start(sim) && sim->alive < ALIVE_MAX) {
-		due = sim_serial(sim, sim->r->started) * gap;
-		if (due > loop_now(&sim->loop)) {
-			mod_timer(&sim->starter, due);
-			return;
-		}
-		start_one(sim);
-	}
-}
-
-bool sim_starts_more(struct sim *sim)
-{
-	return may_start(sim);
+	return true;
 }
 
 /* ---- passive ---- */

@@ -96,15 +96,15 @@ static void watched_del(struct sim_watch *w, struct watched *n)
 static u8 state_by_name(struct sim_watch *w, const char *name)
 {
 	static_assert(ARRAY_SIZE(w->state_names) >= STATES, "an address per state");
-	u8 i;
+	u32 i;
 
 	for (i = 0; i < STATES; i++)
 		if (w->state_names[i] == name)
-			return i;
+			return (u8)i;
 	for (i = 0; i < STATES; i++)
 		if (!strcmp(steps[i].name, name)) {
 			w->state_names[i] = name;
-			return i;
+			return (u8)i;
 		}
 	return UNKNOWN;
 }

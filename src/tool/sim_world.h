@@ -14,6 +14,7 @@
 
 #define SIM_PORT 7174
 #define SIM_LISTENERS 3
+#define SIM_SHORT_BACKLOG 32
 #define SIM_SOON_NS (2 * NSEC_PER_MSEC)
 
 struct sim;
@@ -31,7 +32,8 @@ struct sim_host {
 	struct iwcm_ctx *ctx;
 	struct irdma_device *iwdev;
 	struct iwcm_id *listener[SIM_LISTENERS]; /* IPv4 wildcard, IPv6 wildcard, exact address on the next port */
-	struct iwcm_options opt;                 /* of its listeners */
+	struct iwcm_options opt;                 /* of its listeners, */
+	int backlog;                             /* of each */
 	/* sim_trouble.c */
 	bool in_trouble;
 	u32 troubles, restarts;                  /* so far; of them those of listeners */
@@ -160,8 +162,8 @@ void sim_chance(const struct sim *sim, u64 serial, enum sim_salt salt, struct ra
 
 /* sim_side.c */
 void sim_on_event(void *arg, const struct iwcm_event *ev); /* arg: the host */
-void sim_start_more(struct sim *sim); /* whose time has come */
-bool sim_starts_more(struct sim *sim);
+/* The active side of a connection, soon. False: no memory. */
+bool sim_side_begin(struct sim *sim, u64 serial);
 void sim_side_free(struct sim_side *s);
 /* All is done: the side may hang up. */
 void sim_side_done(struct sim_side *s);
@@ -217,6 +219,7 @@ __attribute__((format(printf, 2, 3))) void sim_violation(struct sim *sim, const 
 __attribute__((format(printf, 3, 4))) void sim_violation_on(struct sim *sim, u64 ends, const char *fmt, ...);
 struct sim_rec *sim_rec(struct sim *sim, u64 serial);
 u32 sim_first_host(const struct sim *sim, u64 serial); /* who begins it */
+void sim_start_more(struct sim *sim); /* connections whose time has come */
 int sim_host_listen(struct sim_host *h);
 void sim_host_close_listeners(struct sim_host *h);
 /* The number of the @k-th connection. */
