@@ -149,6 +149,12 @@ want "the NIC of the loopback interface, with a GUID" has it.out '^\s+uwarp_lo\s
 want "as many as there are interfaces" is "$(count it.out 'uwarp_')" "$("$UWARP" devices --json | wc -l)"
 end
 
+begin "ibv_devices with --ifaces and a name that is no interface's"
+run_options=(--ifaces lo,nosuch)
+run it ibv_devices
+want "why there is no device" is "$(count it.err 'no devices: UWARP_IFACES=lo,nosuch')" 1
+end
+
 begin "ibv_devices with --ifaces lo"
 run_options=(--ifaces lo)
 run it ibv_devices

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "shim/options.h"
 #include "shim/stats.h"
 #include "shim/verbs_internal.h"
 
@@ -93,8 +94,13 @@ static int open_ctx(void)
 	struct net *net = NULL;
 	int err = iwcm_open(*o->ifaces ? o->ifaces : NULL, &ctx);
 
-	if (err)
+	if (err) {
+		if (err == -ENODEV && *o->ifaces)
+			log_error("shim", "no devices: %s=%s: no such interface, or not a list of them", SHIM_ENV_IFACES, o->ifaces);
+		else
+			log_error("shim", "no devices: %s", strerror(-err));
 		return err;
+	}
 	rnic_bind_ops = &shim_bind_ops;
 	iwcm_set_handler(ctx, shim_cmdev_event, shim_cmdev_events_done, NULL);
 	open_capture(ctx);
