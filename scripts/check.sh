@@ -108,7 +108,7 @@ fi
 # TSan does not know every layout of the address space that newer kernels choose at random.
 wrapper=()
 setarch -R true 2> /dev/null && wrapper=(--wrapper 'setarch -R')
-if build_in "$build/tsan" clang -Db_sanitize=thread -Db_lundef=false -Doptimization=1; then
+if TARGETS=thread_tests build_in "$build/tsan" clang -Db_sanitize=thread -Db_lundef=false -Doptimization=1; then
 	test_in "$build/tsan" threads "${wrapper[@]}"
 fi
 

@@ -102,9 +102,9 @@ start_server() {
 	return 1
 }
 
-# rping at its end: the main thread closes the channel and returns 0 while the event thread, if it is slow, asks for the next event, finds the channel closed and ends the process
+# rping at its end: the main thread closes the channel and returns 0 while the event thread, if it is slow, asks for the next event, finds the channel closed (or its memory freed) and ends the process
 # with -1. All is done by then, and a kernel's device gives the same answer.
-asked_too_late() { [[ $(tail -n 1 "$tmp/$1.err") == "rdma_get_cm_event: Bad file descriptor" ]]; }
+asked_too_late() { tail -n 1 "$tmp/$1.err" | grep -qE "^rdma_get_cm_event: (Bad file descriptor|Invalid argument)$"; }
 
 # join NAME: waits for its end; its status goes to status_of.
 join() {

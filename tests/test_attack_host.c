@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <cmocka.h>
 #include "attack.h"
+#include "netns.h"
 #include "iwcm/iwcm_nic.h"
 
 #define SOCKETS 400 /* that the attacker holds at a time */
@@ -299,5 +300,6 @@ int main(void)
 		cmocka_unit_test(opened_and_closed),
 	};
 
+	netns_enter(); /* thousands of port numbers are used up for a minute: not those of other tests, if it can be helped */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

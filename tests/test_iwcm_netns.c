@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "iwcm/iwcm_nic.h"
+#include "netns.h"
 
 #define WAIT_MS 10000
 
@@ -57,12 +57,10 @@ static int plug_tap(void)
 
 static bool enter_namespace(void)
 {
-	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET))
+	if (!netns_enter())
 		return false;
 	ctl = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (ctl < 0 || set_up("lo"))
-		return false;
-	return true;
+	return ctl >= 0;
 }
 
 static void wait_devices(size_t n)

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <poll.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "netns.h"
 #include "shim/verbs_internal.h"
 
 #define WAIT_MS 10000
@@ -44,10 +44,10 @@ static int plug_tap(void)
 
 static bool enter_namespace(void)
 {
-	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET))
+	if (!netns_enter())
 		return false;
 	ctl = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	return ctl >= 0 && !set_flags("lo", IFF_UP | IFF_RUNNING);
+	return ctl >= 0;
 }
 
 static struct ibv_device *find_device(const char *name)

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "starve.h"
+#include "netns.h"
 
 #define WEAK __attribute__((weak))
 #define GOOD 0
@@ -87,7 +88,8 @@ static int bad(const char *what, int err)
 /* What may become of a failed allocation: the call fails, a thread cannot be made, the peer refuses or resets, completions are flushed, the forked child fails. */
 static bool is_reason(int err)
 {
-	static const int reasons[] = { -ENOMEM, -ENOBUFS, -EAGAIN, -ECONNREFUSED, -ECONNRESET, -ECONNABORTED, -EIO, -ECHILD };
+	static const int reasons[] = { -ENOMEM, -ENOBUFS, -EAGAIN, -ECONNREFUSED, -ECONNRESET, -ECONNABORTED, -EIO, -ECHILD,
+		-EADDRNOTAVAIL }; /* a server that ends the connection for want of memory has the client try again in revision 1, and the first socket may still have the number */
 	size_t i;
 
 	for (i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
@@ -392,6 +394,7 @@ int starve_main(int argc, char **argv, const struct starve_scenario *scenarios, 
 		take_option(o, optarg);
 	}
 	inject_init();
+	netns_enter(); /* port numbers of its own, if it can be: what others leave in TIME_WAIT would be failures that nobody injected */
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	for (i = 0; i < n; i++) {
 		struct tally t = { 0 };
