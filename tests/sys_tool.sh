@@ -551,6 +551,7 @@ test_usage() {
 	connect --pcap /dev/full "127.0.0.1:$port"
 	end_listen
 	want "status 5 for the full disk" is "$connect_status" 5
+	want "one line about it" is "$(grep -c '/dev/full: No space left on device' "$tmp/connect.err")" 1
 	end
 }
 

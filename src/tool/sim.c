@@ -99,13 +99,9 @@ static int open_capture(const struct run *run, struct tool_sim_params *p)
 	return err;
 }
 
-static int close_capture(const struct run *run, const struct tool_sim_params *p)
+static int close_capture(const struct tool_sim_params *p)
 {
-	int err = p->capture ? port_capture_close(p->capture) : 0;
-
-	if (err)
-		tool_error("%s: %s", run->pcap, strerror(-err));
-	return err;
+	return p->capture ? port_capture_close(p->capture) : 0; /* the log has said what went wrong */
 }
 
 /* In a process of its own: sim_guard.c. */
@@ -123,7 +119,7 @@ static int run_here(void *arg, u64 *heartbeat, struct tool_sim_result *r)
 	if (err)
 		return err;
 	err = tool_sim_run(&p, r);
-	closed = close_capture(run, &p);
+	closed = close_capture(&p);
 	if (p.progress)
 		fputs("\r\033[K", stderr);
 	if (err)
