@@ -728,6 +728,12 @@ test_sim() {
 	want "status 0" timeout 60 "$UWARP" sim --only 3,5-7 --json > "$tmp/connect.out"
 	want "four" json connect.out "lines[0]['connections'] == 4"
 	end
+	begin "sim: interrupted"
+	want "status 0" timeout --foreground --preserve-status -s INT -k 100 2 "$UWARP" sim --connections 2000000 > "$tmp/connect.out"
+	want "how far it came" has connect.out '^interrupted: [1-9][0-9]* of 2000000 connections had ended$'
+	want "status 0" timeout --foreground --preserve-status -s INT -k 100 2 "$UWARP" sim --connections 2000000 --json > "$tmp/connect.out"
+	want "JSON" json connect.out "lines[0]['ended_by'] == 'signal' and 0 < lines[0]['ended'] < 2000000"
+	end
 	begin "sim: JSON and a capture"
 	# Without data: tshark counts a marker that is due right behind an FPDU to that FPDU (RFC 5044 4.3: it is the next one's), and finds it malformed.
 	want "status 0" timeout 60 "$UWARP" sim --connections 100 --data 0 --attack 0 --on-path 0 --json --pcap "$tmp/sim.pcap" > "$tmp/connect.out"

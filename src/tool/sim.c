@@ -14,7 +14,7 @@ static void on_progress(void *arg, u64 over, u64 virtual_ns)
 	const struct tool_options *o = arg;
 
 	fprintf(stderr, "\r%llu of %llu connections, %.1f s of virtual time\033[K", (unsigned long long)over,
-		(unsigned long long)o->count, (double)virtual_ns / 1e9);
+		(unsigned long long)sim_total(o), (double)virtual_ns / 1e9);
 }
 
 static void set_params(const struct tool_options *o, struct tool_sim_params *p)
@@ -215,8 +215,6 @@ int tool_sim(const struct tool_options *o)
 
 	catch_signals();
 	err = guarded(&run, 0, false, &r);
-	if (interrupted)
-		tool_error("interrupted");
 	if (err)
 		return TOOL_LOCAL;
 	if (o->json)

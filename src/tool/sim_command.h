@@ -7,6 +7,7 @@
 #include "tool/tool.h"
 
 /* ---- sim_report.c ---- */
+u64 sim_total(const struct tool_options *o); /* connections that the run is to have */
 void sim_print_text(const struct tool_options *o, const struct tool_sim_result *r);
 void sim_print_json(const struct tool_options *o, const struct tool_sim_result *r);
 

@@ -71,7 +71,8 @@ struct tool_sim_moved {
 };
 
 struct tool_sim_result {
-	u64 started;
+	u64 started, ended;
+	bool interrupted;        /* by @stop */
 	u64 pairs[SIM_OUTCOMES][SIM_OUTCOMES]; /* [active][passive] */
 	u64 causes[32];          /* of SIM_FAILED on the active side, by enum cm_cause */
 	u64 events, steps, states, audits; /* for programs; of the wire; of the CMs' nodes; books recounted */
