@@ -177,6 +177,16 @@ static void capture_smallest(const struct tool_options *o)
 		guarded(&run, 0, true, &r);
 }
 
+static void say_smallest(const struct tool_options *o, const struct tool_options *small, const struct tool_sim_result *r, unsigned int runs)
+{
+	say_command(o, "smallest", small);
+	if (!o->json && small->sim.only.n)
+		printf("%u runs, %zu connections: %s\n", runs, small->sim.only.n, r->first_violation);
+	else if (!o->json)
+		printf("%u runs: %s\n", runs, r->first_violation);
+	capture_smallest(small);
+}
+
 static void copy_list(struct tool_sim_list *l)
 {
 	u64 *item = l->n ? malloc(l->n * sizeof(*item)) : NULL;
@@ -184,6 +194,23 @@ static void copy_list(struct tool_sim_list *l)
 	if (item)
 		memcpy(item, l->item, l->n * sizeof(*item));
 	*l = (struct tool_sim_list){ .item = item, .n = item ? l->n : 0 };
+}
+
+/* Chance from elsewhere than the seed, the machine's memory or time: or no time to see. */
+static void say_not_again(const struct tool_options *o, unsigned int runs, bool late)
+{
+	const char *text = interrupted ? "interrupted" : late ? "no time to see whether it happens again" : "it did not happen again";
+	struct tool_json j;
+
+	if (!o->json) {
+		printf("%u runs: %s\n", runs, text);
+		return;
+	}
+	tool_json_begin(&j, stdout);
+	tool_json_str(&j, "event", "not_again");
+	tool_json_u64(&j, "runs", runs);
+	tool_json_str(&j, "message", text);
+	tool_json_end(&j);
 }
 
 static void explain(const struct tool_options *o, struct tool_sim_result *r)
@@ -197,11 +224,10 @@ static void explain(const struct tool_options *o, struct tool_sim_result *r)
 		return;
 	fflush(stdout);
 	copy_list(&small.sim.only);
-	runs = sim_minimise(&small, r, until_ns, try_smaller);
-	say_command(o, "smallest", &small);
-	if (!o->json)
-		printf("%u runs, %zu connections: %s\n", runs, small.sim.only.n, r->first_violation);
-	capture_smallest(&small);
+	if (sim_minimise(&small, r, until_ns, try_smaller, &runs))
+		say_smallest(o, &small, r, runs);
+	else
+		say_not_again(o, runs, loop_monotonic_ns() >= until_ns);
 	free(small.sim.only.item);
 }
 
