@@ -668,7 +668,7 @@ static void test_minimise(void **state)
 	assert_true(runs > 10 && runs < 200);
 	sim_print_command(f, &o);
 	fclose(f);
-	assert_string_equal(text, "uwarp sim --seed 9 --nodes 4 --connections 2 --gen 2 --loss 5 --reorder 0 --duplicate 0 --corrupt 0 --reject 0 --late 0 --destroy 0 "
+	assert_string_equal(text, "uwarp sim --seed 9 --nodes 4 --connections 200 --gen 2 --loss 5 --reorder 0 --duplicate 0 --corrupt 0 --reject 0 --late 0 --destroy 0 "
 			    "--flap 0 --vanish 0 --restart 0 --attack 0 --on-path 0 --data 0 --latency 0 --largest 4096 --only 17,93\n");
 	assert_string_equal(r.first_violation, "connection 2: broken");
 	free(text);

@@ -370,13 +370,13 @@ static void test_command_explains(void **state)
 	assert_int_equal(status, TOOL_PROTOCOL);
 	assert_non_null(strstr(text, "\nWRONG: "));
 	assert_non_null(strstr(text, "\nagain: uwarp sim --seed 3 --nodes 8 --connections 100 --gen 1 --loss 1 "));
-	assert_non_null(strstr(text, "\nsmallest: uwarp sim --seed 3 --nodes 2 --connections 1 --gen 1 --loss 0 "));
+	assert_non_null(strstr(text, "\nsmallest: uwarp sim --seed 3 --nodes 2 --connections 100 --gen 1 --loss 0 "));
 	assert_non_null(strstr(text, " 1 connections: connection "));
 	assert_in_range(lseek(fd, 0, SEEK_END), 300, 10000); /* a connection, no more */
 	free(text);
 	o.json = true;
 	text = run_command(&o, &status);
-	assert_non_null(strstr(text, "{\"event\":\"smallest\",\"command\":\"uwarp sim --seed 3 --nodes 2 --connections 1 "));
+	assert_non_null(strstr(text, "{\"event\":\"smallest\",\"command\":\"uwarp sim --seed 3 --nodes 2 --connections 100 "));
 	free(text);
 	close(fd);
 	unlink(pcap);

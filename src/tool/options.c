@@ -439,6 +439,18 @@ static bool check_pdata(const struct tool_options *o)
 	return false;
 }
 
+/* In rising order: the last one tells. */
+static bool check_only(const struct tool_options *o)
+{
+	const struct tool_sim_list *l = &o->sim.only;
+
+	if (!l->n || l->item[l->n - 1] < o->count)
+		return true;
+	tool_error("--only: there is no connection %llu, but 0 to %llu (--connections %llu)", (unsigned long long)l->item[l->n - 1],
+		   (unsigned long long)o->count - 1, (unsigned long long)o->count);
+	return false;
+}
+
 static bool check(struct tool_options *o, int operands)
 {
 	bool wants_where = (C | L | G | P) & BIT(o->command);
@@ -461,7 +473,7 @@ static bool check(struct tool_options *o, int operands)
 	}
 	if (!o->parallel)
 		o->parallel = o->rate > 0 ? 128 : 1;
-	return check_pdata(o);
+	return check_only(o) && check_pdata(o);
 }
 
 static void defaults(enum tool_command command, struct tool_options *o)

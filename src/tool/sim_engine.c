@@ -69,7 +69,7 @@ struct sim_rec *sim_rec(struct sim *sim, u64 serial)
 
 u64 sim_num_connections(const struct sim *sim)
 {
-	return sim->p->only ? min(sim->p->connections, (u64)sim->p->only->n) : sim->p->connections;
+	return sim->p->only ? sim->p->only->n : sim->p->connections;
 }
 
 u64 sim_serial(const struct sim *sim, u64 k)

@@ -223,7 +223,7 @@ void sim_print_command(FILE *f, const struct tool_options *o)
 	size_t i;
 
 	fprintf(f, "uwarp sim --seed %llu --nodes %u --connections %llu --gen %u", (unsigned long long)s->seed, s->nodes,
-		(unsigned long long)(s->only.n ? min(o->count, (u64)s->only.n) : o->count), s->gen);
+		(unsigned long long)o->count, s->gen);
 	for (i = 0; i < ARRAY_SIZE(rates); i++)
 		print_percent(f, rates[i].name, rates[i].v);
 	fprintf(f, " --largest %u%s%s", s->largest, s->ipv6 ? " --ipv6" : "", s->paranoid ? " --paranoid" : "");

@@ -7,7 +7,7 @@ static_assert(CM_CAUSES <= ARRAY_SIZE(((struct tool_sim_result *)0)->causes), "a
 
 u64 sim_total(const struct tool_options *o)
 {
-	return o->sim.only.n ? min(o->count, (u64)o->sim.only.n) : o->count;
+	return o->sim.only.n ? o->sim.only.n : o->count;
 }
 
 /* ---- text ---- */
