@@ -555,6 +555,22 @@ test_usage() {
 	end
 }
 
+test_example() {
+	local example word
+	begin "the example takes no port number that there is none of"
+	example=$(dirname "$UWARP")/examples/echo_private
+	[[ -x $example ]] || { skip "it has not been built"; return; }
+	for word in 99999 0 -1 7x ''; do
+		status=0
+		timeout 10 "$example" "$word" > "$tmp/connect.out" 2> "$tmp/connect.err" || status=$?
+		want "status 64 of '$word'" is "$status" 64
+		status=0
+		timeout 10 "$example" 127.0.0.1 "$word" > "$tmp/connect.out" 2> "$tmp/connect.err" || status=$?
+		want "status 64 of 127.0.0.1 '$word'" is "$status" 64
+	done
+	end
+}
+
 test_devices() {
 	begin "devices"
 	want "status 0" timeout 10 "$UWARP" devices > "$tmp/connect.out"
@@ -805,6 +821,7 @@ test_failures
 test_wrong_rtr
 test_strangers
 test_usage
+test_example
 test_devices
 test_many
 test_wildcard
