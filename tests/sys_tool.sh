@@ -511,6 +511,15 @@ test_usage() {
 	usage_error listen :65536
 	usage_error devices lo
 	usage_error sim --loss 200
+	want "the range of a percentage" has connect.err '^uwarp: --loss PERCENT: "200" is out of range \(0 to 100\), or not of that form$'
+	usage_error connect --timeout 0 127.0.0.1:1
+	want "the range of a time" has connect.err '"0" is out of range \(0\.001 to 10000000\), '
+	usage_error perf --size 64,0 127.0.0.1:1
+	want "the range of a list's numbers" has connect.err '"64,0" is out of range \(1 to 67108864\), '
+	usage_error connect --count 5 --model x 127.0.0.1:1
+	want "no range of a word" has connect.err '"x" is out of range, or'
+	usage_error sim --connections 200 --only 3,200
+	want "the connections that there are" has connect.err 'there is no connection 200, but 0 to 199 '
 	end
 
 	for command in connect listen devices sim; do
