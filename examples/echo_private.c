@@ -80,11 +80,20 @@ static void connect_to(const struct sockaddr *addr, const char *text)
 	iwcm_destroy_id(id);
 }
 
+/* getaddrinfo() takes 99999 for a port, and makes it another one. */
+static int is_port(const char *s)
+{
+	char *end;
+	long n = strtol(s, &end, 10);
+
+	return end != s && !*end && n > 0 && n <= 65535;
+}
+
 int main(int argc, char **argv)
 {
 	struct addrinfo hints = { .ai_family = argc == 2 ? AF_INET : AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *ai;
 
-	if (argc < 2 || argc > 4 || getaddrinfo(argc == 2 ? NULL : argv[1], argv[argc == 2 ? 1 : 2], &hints, &ai)) {
+	if (argc < 2 || argc > 4 || !is_port(argv[argc == 2 ? 1 : 2]) || getaddrinfo(argc == 2 ? NULL : argv[1], argv[argc == 2 ? 1 : 2], &hints, &ai)) {
 		fprintf(stderr, "usage: %s PORT | ADDRESS PORT [TEXT]\n", argv[0]);
 		return 64;
 	}

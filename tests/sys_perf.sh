@@ -64,6 +64,31 @@ want "status 0" is $? 0
 want "a summary" has client.out ' round trips, min '
 end
 
+begin "interrupted before anything was measured: nobody answers"
+python3 -c '
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+taken = []
+while True:
+	taken.append(s.accept())
+	print("taken", flush=True)' > "$tmp/silent.out" &
+pids+=($!)
+wait_for silent.out '^[0-9]+$'
+silent=127.0.0.1:$(head -n 1 "$tmp/silent.out")
+n=0
+for command in ping perf; do
+	"$UWARP" "$command" "$silent" > "$tmp/client.out" 2> "$tmp/client.err" &
+	pids+=($!)
+	client=$!
+	want "$command to connect" wait_for silent.out '^taken' $((++n))
+	kill -INT "$client"
+	wait "$client"
+	want "status 5 of $command" is $? 5
+	want "$command to say so" has client.err '^uwarp: interrupted before anything was measured$'
+done
+end
+
 begin "a server that goes away in the middle"
 "$UWARP" perf --listen 127.0.0.1:0 > "$tmp/mortal.out" 2>&1 &
 pids+=($!)

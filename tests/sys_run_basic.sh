@@ -198,6 +198,18 @@ want "two files named for their processes" is "${#files[@]}" 2
 want "the pid to be a number" test -z "$(printf '%s\n' "${files[@]##*/}" | grep -vE '^pid-[0-9]+\.pcap$')"
 end
 
+begin "--pcap: a full disk is said once, and does not disturb the program"
+free_port
+run_options=(--ifaces lo)
+start_server server rping -s -a 127.0.0.1 -p "$port" -C 2
+run_options=(--ifaces lo --pcap /dev/full)
+run client rping -c -a 127.0.0.1 -p "$port" -C 2
+run_options=()
+join server
+both_succeed
+want "one line" is "$(count client.err '/dev/full: No space left on device')" 1
+end
+
 begin "--pcap: the whole conversation, as tshark reads it"
 run_options=(--ifaces lo)
 free_port

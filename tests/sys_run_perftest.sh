@@ -69,4 +69,13 @@ both_succeed
 want "23 rows" is "$(count client.out '^ [0-9]+ +20 +[0-9.]+ +[0-9.]+\s+[0-9.]+ *$')" 23
 end
 
+begin "without -R: a hint"
+free_port
+start_server server ib_write_bw -F -p "$port"
+run client ib_write_bw -F -p "$port" 127.0.0.1
+join server
+want "the client to fail" is_error "${status_of[client]}"
+want "a hint" is "$(count client.err '^uwarp: warn: .*the RDMA CM makes those \(perftest: -R\)')" 1
+end
+
 finish

@@ -511,6 +511,15 @@ test_usage() {
 	usage_error listen :65536
 	usage_error devices lo
 	usage_error sim --loss 200
+	want "the range of a percentage" has connect.err '^uwarp: --loss PERCENT: "200" is out of range \(0 to 100\), or not of that form$'
+	usage_error connect --timeout 0 127.0.0.1:1
+	want "the range of a time" has connect.err '"0" is out of range \(0\.001 to 10000000\), '
+	usage_error perf --size 64,0 127.0.0.1:1
+	want "the range of a list's numbers" has connect.err '"64,0" is out of range \(1 to 67108864\), '
+	usage_error connect --count 5 --model x 127.0.0.1:1
+	want "no range of a word" has connect.err '"x" is out of range, or'
+	usage_error sim --connections 200 --only 3,200
+	want "the connections that there are" has connect.err 'there is no connection 200, but 0 to 199 '
 	end
 
 	for command in connect listen devices sim; do
@@ -551,6 +560,23 @@ test_usage() {
 	connect --pcap /dev/full "127.0.0.1:$port"
 	end_listen
 	want "status 5 for the full disk" is "$connect_status" 5
+	want "one line about it" is "$(grep -c '/dev/full: No space left on device' "$tmp/connect.err")" 1
+	end
+}
+
+test_example() {
+	local example word
+	begin "the example takes no port number that there is none of"
+	example=$(dirname "$UWARP")/examples/echo_private
+	[[ -x $example ]] || { skip "it has not been built"; return; }
+	for word in 99999 0 -1 7x ''; do
+		status=0
+		timeout 10 "$example" "$word" > "$tmp/connect.out" 2> "$tmp/connect.err" || status=$?
+		want "status 64 of '$word'" is "$status" 64
+		status=0
+		timeout 10 "$example" 127.0.0.1 "$word" > "$tmp/connect.out" 2> "$tmp/connect.err" || status=$?
+		want "status 64 of 127.0.0.1 '$word'" is "$status" 64
+	done
 	end
 }
 
@@ -727,6 +753,12 @@ test_sim() {
 	want "status 0" timeout 60 "$UWARP" sim --only 3,5-7 --json > "$tmp/connect.out"
 	want "four" json connect.out "lines[0]['connections'] == 4"
 	end
+	begin "sim: interrupted"
+	want "status 0" timeout --foreground --preserve-status -s INT -k 100 2 "$UWARP" sim --connections 2000000 > "$tmp/connect.out"
+	want "how far it came" has connect.out '^interrupted: [1-9][0-9]* of 2000000 connections had ended$'
+	want "status 0" timeout --foreground --preserve-status -s INT -k 100 2 "$UWARP" sim --connections 2000000 --json > "$tmp/connect.out"
+	want "JSON" json connect.out "lines[0]['ended_by'] == 'signal' and 0 < lines[0]['ended'] < 2000000"
+	end
 	begin "sim: JSON and a capture"
 	# Without data: tshark counts a marker that is due right behind an FPDU to that FPDU (RFC 5044 4.3: it is the next one's), and finds it malformed.
 	want "status 0" timeout 60 "$UWARP" sim --connections 100 --data 0 --attack 0 --on-path 0 --json --pcap "$tmp/sim.pcap" > "$tmp/connect.out"
@@ -798,6 +830,7 @@ test_failures
 test_wrong_rtr
 test_strangers
 test_usage
+test_example
 test_devices
 test_many
 test_wildcard

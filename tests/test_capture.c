@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "host_cm.h"
@@ -453,6 +455,46 @@ static void test_file(void **state)
 	close(fd);
 }
 
+static unsigned int lines_of_capture;
+
+static void count_line(void *arg, enum log_level level, const char *room, const char *text)
+{
+	lines_of_capture += level == LOG_LEVEL_ERROR && !strcmp(room, "capture") && strstr(text, arg) && strstr(text, strerror(EFBIG));
+}
+
+static off_t capture_size(void)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+/* A disk that is full in the middle of it: one line says so at once, and nothing is written any more, when there is room again neither. */
+static void test_full_disk(void **state)
+{
+	struct rlimit old, small;
+	int i, fd;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	small = (struct rlimit){ (rlim_t)capture_size() + 300, old.rlim_max };
+	signal(SIGXFSZ, SIG_IGN);
+	lines_of_capture = 0;
+	log_set_sink(count_line, path);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	for (i = 0; i < 3; i++) {
+		connect_capture(true, &fd);
+		port_capture_flush(capture);
+		close(fd);
+	}
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(lines_of_capture, 1);
+	assert_int_equal(port_capture_close(capture), -EFBIG);
+	log_set_sink(NULL, NULL);
+	assert_int_equal(capture_size(), small.rlim_cur);
+	assert_int_equal(lines_of_capture, 1);
+}
+
 static void test_file_errors(void **state)
 {
 	struct port_capture *c;
@@ -499,7 +541,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(mpa), T(mpa_ipv6), T(bulk), T(ends), T(fins_before_offload), T(passive), T(both_ends),
-		T(file), T(file_errors), T(stdout),
+		T(file), T(file_errors), T(full_disk), T(stdout),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -45,6 +45,7 @@ static void test_clean(void **state)
 		for (p.seed = 1; p.seed <= 3; p.seed++) {
 			go(&p, &r);
 			assert_int_equal(r.started, p.connections);
+			assert_int_equal(r.ended, p.connections);
 			assert_true(r.pairs[SIM_ESTABLISHED][SIM_ESTABLISHED] > p.connections / 2);
 			assert_int_equal(r.stats.retransmits, 0);
 			assert_int_equal(r.wire.lost + r.wire.corrupted + r.wire.duplicated, 0);
@@ -661,12 +662,13 @@ static void test_minimise(void **state)
 	char *text = NULL;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
-	unsigned int runs = sim_minimise(&o, &r, UINT64_MAX, fails_by_two);
+	unsigned int runs;
 
+	assert_true(sim_minimise(&o, &r, UINT64_MAX, fails_by_two, &runs));
 	assert_true(runs > 10 && runs < 200);
 	sim_print_command(f, &o);
 	fclose(f);
-	assert_string_equal(text, "uwarp sim --seed 9 --nodes 4 --connections 2 --gen 2 --loss 5 --reorder 0 --duplicate 0 --corrupt 0 --reject 0 --late 0 --destroy 0 "
+	assert_string_equal(text, "uwarp sim --seed 9 --nodes 4 --connections 200 --gen 2 --loss 5 --reorder 0 --duplicate 0 --corrupt 0 --reject 0 --late 0 --destroy 0 "
 			    "--flap 0 --vanish 0 --restart 0 --attack 0 --on-path 0 --data 0 --latency 0 --largest 4096 --only 17,93\n");
 	assert_string_equal(r.first_violation, "connection 2: broken");
 	free(text);
@@ -679,9 +681,51 @@ static void test_minimise_without_time(void **state)
 	struct tool_options o = { .count = 200, .sim = { .nodes = 64, .loss = 5 } };
 	struct tool_sim_result r = { .violations = 1, .started = 200, .started_then = 200, .first_violation = "connection 1: broken" };
 
-	assert_int_equal(sim_minimise(&o, &r, 0, fails_by_two), 0);
+	unsigned int runs;
+
+	assert_false(sim_minimise(&o, &r, 0, fails_by_two, &runs));
+	assert_int_equal(runs, 0);
 	assert_int_equal(o.sim.only.n, 0);
 	assert_true(o.sim.nodes == 64 && o.sim.loss == 5);
+}
+
+static int holds(const struct tool_options *o, u64 until_ns, struct tool_sim_result *r)
+{
+	memset(r, 0, sizeof(*r));
+	return 0;
+}
+
+/* It does not fail again: neither with those that had been started, nor as it was. */
+static void test_minimise_what_does_not_happen_again(void **state)
+{
+	struct tool_options o = { .count = 200, .sim = { .nodes = 64, .loss = 5 } };
+	struct tool_sim_result r = { .violations = 1, .started = 200, .started_then = 150, .first_violation = "connection 1: broken" };
+	unsigned int runs;
+
+	assert_false(sim_minimise(&o, &r, UINT64_MAX, holds, &runs));
+	assert_int_equal(runs, 2);
+	assert_int_equal(o.sim.only.n, 0);
+	assert_true(o.sim.nodes == 64 && o.sim.loss == 5);
+}
+
+static int fails_whole(const struct tool_options *o, u64 until_ns, struct tool_sim_result *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->violations = !o->sim.only.n;
+	strcpy(r->first_violation, "left: a node");
+	return 0;
+}
+
+/* It takes the connections that came later, too: other things can be left out. */
+static void test_minimise_the_whole(void **state)
+{
+	struct tool_options o = { .count = 200, .sim = { .nodes = 64, .loss = 5 } };
+	struct tool_sim_result r = { .violations = 1, .started = 200, .started_then = 150, .first_violation = "left: a node" };
+	unsigned int runs;
+
+	assert_true(sim_minimise(&o, &r, UINT64_MAX, fails_whole, &runs));
+	assert_int_equal(o.sim.only.n, 0);
+	assert_true(o.sim.nodes == 2 && o.sim.loss == 0);
 }
 
 /* ---- a process of its own ---- */
@@ -759,6 +803,8 @@ int main(void)
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_minimise),
 		cmocka_unit_test(test_minimise_without_time),
+		cmocka_unit_test(test_minimise_what_does_not_happen_again),
+		cmocka_unit_test(test_minimise_the_whole),
 		cmocka_unit_test(test_guard),
 		cmocka_unit_test(test_data_clean),
 		cmocka_unit_test(test_data_faulty),

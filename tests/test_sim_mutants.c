@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "cm/cm_internal.h"
@@ -19,11 +20,14 @@
 
 static const char *mutant;      /* the one that is at work, or NULL */
 static u64 calls, when;
+static bool *spent;             /* shared by all runs: it has had its turn, and there is one only; or NULL */
 
 /* Is it @name's turn? */
 static bool breaks(const char *name)
 {
-	return mutant && !strcmp(mutant, name) && ++calls == when;
+	if (!mutant || strcmp(mutant, name) || ++calls != when)
+		return false;
+	return !spent || !__atomic_exchange_n(spent, true, __ATOMIC_RELAXED);
 }
 
 static bool breaks_from_here(const char *name)
@@ -311,12 +315,13 @@ static void test_mutant_is_minimised(void **state)
 {
 	struct tool_options o = { .count = params.connections, .sim = { .nodes = 4, .attack = 50, .reject = 10, .data = 50, .largest = 20000 } };
 	struct tool_sim_result r, again;
+	unsigned int runs;
 
 	run_mutant("terms that differ", 1, &r);
 	run_mutant("terms that differ", 1, &again);
 	assert_string_equal(r.first_violation, again.first_violation);
 	assert_int_equal(r.digest, again.digest);
-	sim_minimise(&o, &r, UINT64_MAX, try_mutant);
+	assert_true(sim_minimise(&o, &r, UINT64_MAX, try_mutant, &runs));
 	assert_int_equal(o.sim.only.n, 1);
 	assert_true(o.sim.nodes == 2 && o.sim.attack == 0 && o.sim.reject == 0 && o.sim.data == 0);
 	assert_non_null(strstr(r.first_violation, "the sides disagree"));
@@ -365,16 +370,44 @@ static void test_command_explains(void **state)
 	assert_int_equal(status, TOOL_PROTOCOL);
 	assert_non_null(strstr(text, "\nWRONG: "));
 	assert_non_null(strstr(text, "\nagain: uwarp sim --seed 3 --nodes 8 --connections 100 --gen 1 --loss 1 "));
-	assert_non_null(strstr(text, "\nsmallest: uwarp sim --seed 3 --nodes 2 --connections 1 --gen 1 --loss 0 "));
+	assert_non_null(strstr(text, "\nsmallest: uwarp sim --seed 3 --nodes 2 --connections 100 --gen 1 --loss 0 "));
 	assert_non_null(strstr(text, " 1 connections: connection "));
 	assert_in_range(lseek(fd, 0, SEEK_END), 300, 10000); /* a connection, no more */
 	free(text);
 	o.json = true;
 	text = run_command(&o, &status);
-	assert_non_null(strstr(text, "{\"event\":\"smallest\",\"command\":\"uwarp sim --seed 3 --nodes 2 --connections 1 "));
+	assert_non_null(strstr(text, "{\"event\":\"smallest\",\"command\":\"uwarp sim --seed 3 --nodes 2 --connections 100 "));
 	free(text);
 	close(fd);
 	unlink(pcap);
+}
+
+static void test_command_that_does_not_fail_again(void **state)
+{
+	struct tool_options o = {
+		.command = TOOL_SIM, .count = 100, .sim = { .nodes = 8, .largest = 1000, .seed = 3, .gen = 1, .latency_ms = 0.05, .minimise_s = 600 },
+	};
+	char *text;
+	int status;
+
+	mutant = "ESTABLISHED twice";
+	calls = 0;
+	when = 30;
+	spent = mmap(NULL, sizeof(*spent), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(spent, MAP_FAILED);
+	text = run_command(&o, &status);
+	assert_int_equal(status, TOOL_PROTOCOL);
+	assert_non_null(strstr(text, "\nagain: uwarp sim "));
+	assert_non_null(strstr(text, "\n2 runs: it did not happen again\n"));
+	assert_null(strstr(text, "smallest: "));
+	free(text);
+	*spent = false;
+	o.json = true;
+	text = run_command(&o, &status);
+	assert_non_null(strstr(text, "{\"event\":\"not_again\",\"runs\":2,"));
+	free(text);
+	munmap(spent, sizeof(*spent));
+	spent = NULL;
 }
 
 int main(void)
@@ -384,6 +417,7 @@ int main(void)
 		cmocka_unit_test(test_mutants),
 		cmocka_unit_test(test_mutant_is_minimised),
 		cmocka_unit_test(test_command_explains),
+		cmocka_unit_test(test_command_that_does_not_fail_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -597,6 +597,12 @@ static void test_options(void **state)
 	assert_true(o.sim.paranoid && o.sim.only.n == 5 && o.sim.only.item[4] == 20 && o.sim.minimise_s == 0);
 	free(o.sim.only.item);
 	assert_int_equal(parse(TOOL_SIM, &o, "--only 3,2"), TOOL_USAGE);
+	assert_int_equal(parse(TOOL_SIM, &o, "--connections 200 --only 3,200"), TOOL_USAGE);
+	free(o.sim.only.item);
+	assert_int_equal(parse(TOOL_SIM, &o, "--only 3,199 --connections 200"), 0);
+	free(o.sim.only.item);
+	assert_int_equal(parse(TOOL_SIM, &o, "--only 1000"), TOOL_USAGE);
+	free(o.sim.only.item);
 	assert_int_equal(parse(TOOL_SIM, &o, "--data 101"), TOOL_USAGE);
 	assert_int_equal(parse(TOOL_SIM, &o, "--largest 16777217"), TOOL_USAGE);
 	assert_int_equal(parse(TOOL_DEVICES, &o, "--json"), 0);

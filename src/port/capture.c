@@ -8,12 +8,15 @@
  *
  * A file is written when libpcap's buffer is full, at port_capture_flush(), and at the end; a pipe
  * or terminal, which somebody watches, after every frame.
+ *
+ * When writing fails, that is said at once, and nothing more is written: a program may run on for days.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -39,7 +42,8 @@ struct port_capture {
 	pcap_dumper_t *dumper;
 	u64 epoch_ns;       /* time of day at zero of CLOCK_MONOTONIC */
 	bool live;          /* flush after every frame */
-	int error;          /* first one, negative errno */
+	char *path;
+	int error;          /* first one, negative errno: set_error() */
 	LIST_HEAD(, capture_port) ports;
 };
 
@@ -51,18 +55,28 @@ static u64 monotonic_epoch_ns(void)
 	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec - loop_monotonic_ns();
 }
 
+/* Called with the lock held. What is buffered is dropped: room that is found later would bring frames out of the middle. */
+static void set_error(struct port_capture *c, int error)
+{
+	if (c->error)
+		return;
+	c->error = error;
+	__fpurge(pcap_dump_file(c->dumper));
+	log_error("capture", "%s: %s; frames are missing from here on", c->path, strerror(-error));
+}
+
 /* Called with the lock held. */
 static void note_error(struct port_capture *c)
 {
-	if (ferror(pcap_dump_file(c->dumper)) && !c->error)
-		c->error = errno > 0 ? -errno : -EIO;
+	if (ferror(pcap_dump_file(c->dumper)))
+		set_error(c, errno > 0 ? -errno : -EIO);
 }
 
 /* Called with the lock held. */
 static void flush(struct port_capture *c)
 {
-	if (pcap_dump_flush(c->dumper) && !c->error)
-		c->error = errno > 0 ? -errno : -EIO;
+	if (!c->error && pcap_dump_flush(c->dumper))
+		set_error(c, errno > 0 ? -errno : -EIO);
 }
 
 static void capture_frame(struct port_tap *tap, struct port *port, bool out, const struct pkt *p, u64 now_ns)
@@ -159,9 +173,10 @@ int port_capture_open(const char *path, struct port_capture **out, char *err, si
 	if (!c)
 		return set_err(err, errlen, -ENOMEM, path);
 	c->pcap = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, CAPTURE_SNAPLEN, PCAP_TSTAMP_PRECISION_NANO);
-	if (!c->pcap) {
+	c->path = strdup(path);
+	if (!c->pcap || !c->path) {
 		rc = set_err(err, errlen, -ENOMEM, path);
-		goto free_capture;
+		goto close_pcap;
 	}
 	errno = 0;
 	c->dumper = dump_open(c->pcap, path);
@@ -178,8 +193,9 @@ int port_capture_open(const char *path, struct port_capture **out, char *err, si
 	*out = c;
 	return 0;
 close_pcap:
-	pcap_close(c->pcap);
-free_capture:
+	if (c->pcap)
+		pcap_close(c->pcap);
+	free(c->path);
 	free(c);
 	return rc;
 }
@@ -208,8 +224,7 @@ void port_capture_attach(struct port_capture *c, struct port *p)
 	cp = calloc(1, sizeof(*cp));
 	if (!cp) {
 		pthread_mutex_lock(&c->lock);
-		if (!c->error)
-			c->error = -ENOMEM;
+		set_error(c, -ENOMEM);
 		pthread_mutex_unlock(&c->lock);
 		return;
 	}
@@ -256,7 +271,7 @@ void port_capture_flush(struct port_capture *c)
  * port_capture_close() - end a capture; detaches its ports
  * @c: the capture
  *
- * Return: 0, or the first error there was as a negative errno: the file is not complete then.
+ * Return: 0, or the first error there was as a negative errno: the file is not complete then, which the log has said.
  */
 int port_capture_close(struct port_capture *c)
 {
@@ -270,6 +285,7 @@ int port_capture_close(struct port_capture *c)
 	dump_close(c->dumper);
 	pcap_close(c->pcap);
 	pthread_mutex_destroy(&c->lock);
+	free(c->path);
 	free(c);
 	return error;
 }
@@ -302,20 +318,24 @@ void port_capture_unlock(struct port_capture *c)
  */
 int port_capture_reopen(struct port_capture *c, const char *path)
 {
+	char *name = strdup(path);
 	pcap_dumper_t *d;
 
 	errno = 0;
-	d = dump_open(c->pcap, path);
+	d = name ? dump_open(c->pcap, path) : NULL;
 	pthread_mutex_lock(&c->lock);
 	if (d) {
 		dump_close(c->dumper);
+		free(c->path);
+		c->path = name;
 		c->dumper = d;
 		c->live = ftell(pcap_dump_file(d)) < 0;
 		c->error = 0;
 		flush(c);
 	} else {
 		c->error = errno > 0 ? -errno : -EIO;
+		free(name);
 	}
 	pthread_mutex_unlock(&c->lock);
-	return c->error;
+	return d ? 0 : c->error;
 }

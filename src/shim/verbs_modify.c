@@ -49,6 +49,15 @@ static int drain(struct shim_qp *qp, enum rnic_qp_state state)
 	return 0;
 }
 
+/* Programs made for InfiniBand tell each other queue pairs' numbers through sockets of their own, and fail here. RTR is no sign of it: rdma_accept() sets it. */
+static void warn_unconnected(void)
+{
+	static bool said;
+
+	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		log_warn("shim", "a queue pair cannot become RTS without a connection, and on iWARP the RDMA CM makes those (perftest: -R)");
+}
+
 static int set_state(struct shim_qp *qp, enum rnic_qp_state state, enum ibv_qp_state next)
 {
 	switch (next) {
@@ -59,8 +68,10 @@ static int set_state(struct shim_qp *qp, enum rnic_qp_state state, enum ibv_qp_s
 			return -EINVAL;
 		__atomic_store_n(&qp->state, next == IBV_QPS_RTR ? IBV_QPS_RTR : IBV_QPS_INIT, __ATOMIC_RELAXED);
 		return 0;
-	case IBV_QPS_RTS:
-		return state == RNIC_QP_RTS ? 0 : -EINVAL; /* the connection manager's doing */
+	case IBV_QPS_RTS: /* the connection manager's doing */
+		if (state == RNIC_QP_IDLE)
+			warn_unconnected();
+		return state == RNIC_QP_RTS ? 0 : -EINVAL;
 	case IBV_QPS_SQD:
 		return drain(qp, state);
 	case IBV_QPS_ERR:

@@ -166,7 +166,9 @@ void tool_help(enum tool_command command, FILE *f)
 
 /* ---- values ---- */
 
-static bool parse_u64(const char *s, u64 low, u64 high, u64 *out)
+static char range[64]; /* " (LOW to HIGH)" of the number that was not right, for the complaint; "" if it was something else */
+
+static bool u64_from(const char *s, u64 low, u64 high, u64 *out)
 {
 	char *end;
 
@@ -175,6 +177,15 @@ static bool parse_u64(const char *s, u64 low, u64 high, u64 *out)
 	errno = 0;
 	*out = strtoull(s, &end, 0);
 	return !*end && !errno && *out >= low && *out <= high;
+}
+
+static bool parse_u64(const char *s, u64 low, u64 high, u64 *out)
+{
+	bool good = u64_from(s, low, high, out);
+
+	if (!good)
+		snprintf(range, sizeof(range), " (%llu to %llu)", (unsigned long long)low, (unsigned long long)high);
+	return good;
 }
 
 static bool parse_u32(const char *s, u32 low, u32 high, u32 *out)
@@ -192,7 +203,10 @@ static bool parse_double(const char *s, double low, double high, double *out)
 	char *end;
 
 	*out = strtod(s, &end);
-	return end != s && !*end && isfinite(*out) && *out >= low && *out <= high;
+	if (end != s && !*end && isfinite(*out) && *out >= low && *out <= high)
+		return true;
+	snprintf(range, sizeof(range), " (%.10g to %.10g)", low, high);
+	return false;
 }
 
 /* Bit of one of the names in front of a comma or the end, 0 if it is none of them. */
@@ -382,6 +396,7 @@ static bool parse_run(int key, const char *arg, struct tool_options *o)
 
 static bool parse_one(int key, const char *arg, struct tool_options *o)
 {
+	range[0] = '\0';
 	switch (key) {
 	case KEY_REJECT: o->reject = true; return true;
 	case KEY_COUNT: return parse_u64(arg, o->command != TOOL_LISTEN, UINT32_MAX, &o->count);
@@ -439,6 +454,18 @@ static bool check_pdata(const struct tool_options *o)
 	return false;
 }
 
+/* In rising order: the last one tells. */
+static bool check_only(const struct tool_options *o)
+{
+	const struct tool_sim_list *l = &o->sim.only;
+
+	if (!l->n || l->item[l->n - 1] < o->count)
+		return true;
+	tool_error("--only: there is no connection %llu, but 0 to %llu (--connections %llu)", (unsigned long long)l->item[l->n - 1],
+		   (unsigned long long)o->count - 1, (unsigned long long)o->count);
+	return false;
+}
+
 static bool check(struct tool_options *o, int operands)
 {
 	bool wants_where = (C | L | G | P) & BIT(o->command);
@@ -461,7 +488,7 @@ static bool check(struct tool_options *o, int operands)
 	}
 	if (!o->parallel)
 		o->parallel = o->rate > 0 ? 128 : 1;
-	return check_pdata(o);
+	return check_only(o) && check_pdata(o);
 }
 
 static void defaults(enum tool_command command, struct tool_options *o)
@@ -529,7 +556,7 @@ static void complain_about(enum tool_command command, int key, const char *arg)
 {
 	const struct row *r = find_row(command, key);
 
-	tool_error("--%s %s: \"%s\" is out of range, or not of that form", r->name, r->arg, arg);
+	tool_error("--%s %s: \"%s\" is out of range%s, or not of that form", r->name, r->arg, arg, range);
 }
 
 /* What the program inherits is how the shim in it learns of the options. */
@@ -549,7 +576,7 @@ static int check_environment(struct tool_options *o)
 		v = r->env && (r->commands & BIT(o->command)) ? getenv(r->env) : NULL;
 		if (!v || !*v || (r->arg ? parse_one(r->key, v, o) : !strcmp(v, "0") || !strcmp(v, "1")))
 			continue;
-		tool_error("%s %s: \"%s\" is out of range, or not of that form", r->env, r->arg ? r->arg : "0|1", v);
+		tool_error("%s %s: \"%s\" is out of range%s, or not of that form", r->env, r->arg ? r->arg : "0|1", v, r->arg ? range : "");
 		return TOOL_USAGE;
 	}
 	return 0;

@@ -34,6 +34,14 @@ struct perf_conn {
 };
 LIST_HEAD(perf_conn_list, perf_conn);
 
+/* The client's side of the command. */
+struct perf_run {
+	struct iwcm_ctx *ctx;
+	const struct tool_options *o;
+	const struct sockaddr_storage *to;
+	u64 measured;        /* tests or round trips whose times were printed */
+};
+
 static void on_signal(int sig)
 {
 	perf_stop = 1;
@@ -142,7 +150,7 @@ static void client_close(struct perf_conn *c)
 static int failed(const struct perf_conn *c, int err)
 {
 	if (err == -EINTR)
-		return TOOL_OK;
+		return TOOL_OK; /* client() looks at what was measured */
 	if (err == -ECONNABORTED || err == -EPROTO)
 		return TOOL_PROTOCOL; /* said already */
 	if (c->end.wc_status)
@@ -238,18 +246,19 @@ static u64 default_count(const struct perf_test *t)
 	return max(min(BYTES_PER_TEST / t->size, MESSAGES_MAX), (u64)t->depth);
 }
 
-static int run_test(struct iwcm_ctx *ctx, const struct tool_options *o, const struct sockaddr_storage *to, const struct perf_test *t)
+static int run_test(struct perf_run *run, const struct perf_test *t)
 {
-	struct perf_conn c = { .ctx = ctx, .end.comp_fd = -1 };
+	struct perf_conn c = { .ctx = run->ctx, .end.comp_fd = -1 };
 	struct perf_result r = { 0 };
-	int err = client_open(&c, o, to, t), ret = TOOL_OK;
+	int err = client_open(&c, run->o, run->to, t), ret = TOOL_OK;
 
 	if (!err)
 		err = perf_client(&c.end, &r);
-	if (!err && o->json)
+	if (!err && run->o->json)
 		print_json(t, &r);
 	else if (!err)
 		print_row(t, &r);
+	run->measured += !err;
 	if (err)
 		ret = failed(&c, err);
 	else
@@ -272,8 +281,9 @@ static u32 size_at(const struct tool_perf_options *p, enum perf_kind kind, size_
 	return i < ARRAY_SIZE(default_sizes[kind]) ? default_sizes[kind][i] : 0;
 }
 
-static int run_kind(struct iwcm_ctx *ctx, const struct tool_options *o, const struct sockaddr_storage *to, enum perf_kind kind)
+static int run_kind(struct perf_run *run, enum perf_kind kind)
 {
+	const struct tool_options *o = run->o;
 	struct perf_test t = { .kind = kind, .depth = o->perf.depth ? o->perf.depth : kind == PERF_LATENCY ? WARM_UP : DEPTH };
 	int ret = TOOL_OK;
 	size_t i;
@@ -285,20 +295,21 @@ static int run_kind(struct iwcm_ctx *ctx, const struct tool_options *o, const st
 			continue;
 		for (i = 0; (t.size = size_at(&o->perf, kind, i)) && !ret && !perf_stop; i++) {
 			t.count = o->count ? o->count : default_count(&t);
-			ret = run_test(ctx, o, to, &t);
+			ret = run_test(run, &t);
 		}
 	}
 	return ret;
 }
 
-static int perf_all(struct iwcm_ctx *ctx, const struct tool_options *o, const struct sockaddr_storage *to)
+static int perf_all(struct perf_run *run)
 {
+	const struct tool_options *o = run->o;
 	enum perf_kind kind;
 	int ret = TOOL_OK;
 
 	for (kind = 0; kind < PERF_KINDS && !ret && !perf_stop; kind++)
 		if (!o->perf.kinds || o->perf.kinds & BIT(kind))
-			ret = run_kind(ctx, o, to, kind);
+			ret = run_kind(run, kind);
 	return ret;
 }
 
@@ -369,8 +380,9 @@ static void ping_summary(const struct tool_options *o, struct perf_result *r)
 		printf("%u round trips, min %.1f us, average %.1f us, max %.1f us\n", r->samples, us(low), sum, us(high));
 }
 
-static int ping_all(struct iwcm_ctx *ctx, const struct tool_options *o, const struct sockaddr_storage *to)
+static int ping_all(struct perf_run *run)
 {
+	const struct tool_options *o = run->o;
 	struct perf_test t = {
 		.verb = o->perf.verbs & BIT(PERF_READ) ? PERF_READ : PERF_SEND,
 		.kind = PERF_LATENCY,
@@ -378,12 +390,13 @@ static int ping_all(struct iwcm_ctx *ctx, const struct tool_options *o, const st
 		.depth = WARM_UP,
 		.count = o->count ? min(o->count, (u64)PERF_SAMPLES) : PERF_SAMPLES,
 	};
-	struct perf_conn c = { .ctx = ctx, .end.comp_fd = -1 };
+	struct perf_conn c = { .ctx = run->ctx, .end.comp_fd = -1 };
 	struct perf_result r = { .ns = calloc(t.count, sizeof(*r.ns)) };
-	int err = r.ns ? client_open(&c, o, to, &t) : -ENOMEM, ret = TOOL_OK;
+	int err = r.ns ? client_open(&c, o, run->to, &t) : -ENOMEM, ret = TOOL_OK;
 
 	if (!err)
-		err = ping(&c, o, to, &r);
+		err = ping(&c, o, run->to, &r);
+	run->measured = r.samples;
 	ping_summary(o, &r);
 	if (err && err != -EINTR)
 		ret = failed(&c, err);
@@ -551,7 +564,13 @@ static int server(struct iwcm_ctx *ctx, const struct tool_options *o, const stru
 
 static int client(struct iwcm_ctx *ctx, const struct tool_options *o, const struct sockaddr_storage *to)
 {
-	return o->command == TOOL_PING ? ping_all(ctx, o, to) : perf_all(ctx, o, to);
+	struct perf_run run = { .ctx = ctx, .o = o, .to = to };
+	int ret = o->command == TOOL_PING ? ping_all(&run) : perf_all(&run);
+
+	if (ret || !perf_stop || run.measured)
+		return ret;
+	tool_error("interrupted before anything was measured");
+	return TOOL_LOCAL;
 }
 
 int tool_perf(const struct tool_options *o)

@@ -477,10 +477,7 @@ static int close_capture(struct tool_session *s, int status)
 {
 	int err = s->capture ? port_capture_close(s->capture) : 0;
 
-	if (!err)
-		return status;
-	tool_error("%s: %s", s->o->pcap, strerror(-err));
-	return status ? status : TOOL_LOCAL;
+	return err && !status ? TOOL_LOCAL : status; /* the log has said it */
 }
 
 /**

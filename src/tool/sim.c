@@ -14,7 +14,7 @@ static void on_progress(void *arg, u64 over, u64 virtual_ns)
 	const struct tool_options *o = arg;
 
 	fprintf(stderr, "\r%llu of %llu connections, %.1f s of virtual time\033[K", (unsigned long long)over,
-		(unsigned long long)o->count, (double)virtual_ns / 1e9);
+		(unsigned long long)sim_total(o), (double)virtual_ns / 1e9);
 }
 
 static void set_params(const struct tool_options *o, struct tool_sim_params *p)
@@ -99,13 +99,9 @@ static int open_capture(const struct run *run, struct tool_sim_params *p)
 	return err;
 }
 
-static int close_capture(const struct run *run, const struct tool_sim_params *p)
+static int close_capture(const struct tool_sim_params *p)
 {
-	int err = p->capture ? port_capture_close(p->capture) : 0;
-
-	if (err)
-		tool_error("%s: %s", run->pcap, strerror(-err));
-	return err;
+	return p->capture ? port_capture_close(p->capture) : 0; /* the log has said what went wrong */
 }
 
 /* In a process of its own: sim_guard.c. */
@@ -123,7 +119,7 @@ static int run_here(void *arg, u64 *heartbeat, struct tool_sim_result *r)
 	if (err)
 		return err;
 	err = tool_sim_run(&p, r);
-	closed = close_capture(run, &p);
+	closed = close_capture(&p);
 	if (p.progress)
 		fputs("\r\033[K", stderr);
 	if (err)
@@ -181,6 +177,16 @@ static void capture_smallest(const struct tool_options *o)
 		guarded(&run, 0, true, &r);
 }
 
+static void say_smallest(const struct tool_options *o, const struct tool_options *small, const struct tool_sim_result *r, unsigned int runs)
+{
+	say_command(o, "smallest", small);
+	if (!o->json && small->sim.only.n)
+		printf("%u runs, %zu connections: %s\n", runs, small->sim.only.n, r->first_violation);
+	else if (!o->json)
+		printf("%u runs: %s\n", runs, r->first_violation);
+	capture_smallest(small);
+}
+
 static void copy_list(struct tool_sim_list *l)
 {
 	u64 *item = l->n ? malloc(l->n * sizeof(*item)) : NULL;
@@ -188,6 +194,23 @@ static void copy_list(struct tool_sim_list *l)
 	if (item)
 		memcpy(item, l->item, l->n * sizeof(*item));
 	*l = (struct tool_sim_list){ .item = item, .n = item ? l->n : 0 };
+}
+
+/* Chance from elsewhere than the seed, the machine's memory or time: or no time to see. */
+static void say_not_again(const struct tool_options *o, unsigned int runs, bool late)
+{
+	const char *text = interrupted ? "interrupted" : late ? "no time to see whether it happens again" : "it did not happen again";
+	struct tool_json j;
+
+	if (!o->json) {
+		printf("%u runs: %s\n", runs, text);
+		return;
+	}
+	tool_json_begin(&j, stdout);
+	tool_json_str(&j, "event", "not_again");
+	tool_json_u64(&j, "runs", runs);
+	tool_json_str(&j, "message", text);
+	tool_json_end(&j);
 }
 
 static void explain(const struct tool_options *o, struct tool_sim_result *r)
@@ -201,11 +224,10 @@ static void explain(const struct tool_options *o, struct tool_sim_result *r)
 		return;
 	fflush(stdout);
 	copy_list(&small.sim.only);
-	runs = sim_minimise(&small, r, until_ns, try_smaller);
-	say_command(o, "smallest", &small);
-	if (!o->json)
-		printf("%u runs, %zu connections: %s\n", runs, small.sim.only.n, r->first_violation);
-	capture_smallest(&small);
+	if (sim_minimise(&small, r, until_ns, try_smaller, &runs))
+		say_smallest(o, &small, r, runs);
+	else
+		say_not_again(o, runs, loop_monotonic_ns() >= until_ns);
 	free(small.sim.only.item);
 }
 
@@ -219,8 +241,6 @@ int tool_sim(const struct tool_options *o)
 
 	catch_signals();
 	err = guarded(&run, 0, false, &r);
-	if (interrupted)
-		tool_error("interrupted");
 	if (err)
 		return TOOL_LOCAL;
 	if (o->json)

@@ -7,6 +7,7 @@
 #include "tool/tool.h"
 
 /* ---- sim_report.c ---- */
+u64 sim_total(const struct tool_options *o); /* connections that the run is to have */
 void sim_print_text(const struct tool_options *o, const struct tool_sim_result *r);
 void sim_print_json(const struct tool_options *o, const struct tool_sim_result *r);
 
@@ -29,10 +30,11 @@ int sim_guard_run(const struct sim_guarded *g, struct tool_sim_result *r);
 /* ---- sim_minimise.c ---- */
 /*
  * Make a failing run smaller, as long as the same thing fails, until nothing can be left out or time is over: fewer connections, fewer hosts, fewer kinds of
- * faults, shorter messages. @o is changed; @r is the failing run's result, and then the smallest one's. Returns how many runs it took.
+ * faults, shorter messages. @o is changed; @r is the failing run's result, and then the smallest one's; @runs is how many runs it took. False: it has not failed
+ * a second time, and all is as it was.
  */
 typedef int (*sim_try_fn)(const struct tool_options *o, u64 until_ns, struct tool_sim_result *r);
-unsigned int sim_minimise(struct tool_options *o, struct tool_sim_result *r, u64 until_ns, sim_try_fn try);
+bool sim_minimise(struct tool_options *o, struct tool_sim_result *r, u64 until_ns, sim_try_fn try, unsigned int *runs);
 /* The command that repeats the run. */
 void sim_print_command(FILE *f, const struct tool_options *o);
 

@@ -69,7 +69,7 @@ struct sim_rec *sim_rec(struct sim *sim, u64 serial)
 
 u64 sim_num_connections(const struct sim *sim)
 {
-	return sim->p->only ? min(sim->p->connections, (u64)sim->p->only->n) : sim->p->connections;
+	return sim->p->only ? sim->p->only->n : sim->p->connections;
 }
 
 u64 sim_serial(const struct sim *sim, u64 k)
@@ -324,7 +324,7 @@ static bool starts_more(struct sim *sim)
 	if (sim->p->duration_ns && loop_now(&sim->loop) >= sim->p->duration_ns)
 		sim->ending = true;
 	if (sim->p->stop && *sim->p->stop)
-		sim->ending = true;
+		sim->r->interrupted = sim->ending = true;
 	return !sim->ending && sim->r->started < sim_num_connections(sim);
 }
 
@@ -376,6 +376,7 @@ static void run(struct sim *sim)
 	sim_start_more(sim);
 	run_connections(sim);
 	sim->r->virtual_ns = loop_now(&sim->loop);
+	sim->r->ended = sim->over;
 	sim->ending = true;
 	timer_del(&sim->starter);
 	close_listeners(sim);

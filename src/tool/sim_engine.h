@@ -22,7 +22,7 @@ struct tool_sim_list {
 
 struct tool_sim_params {
 	u32 nodes;               /* hosts, at least 2 */
-	u64 connections;         /* to start */
+	u64 connections;         /* to start, those that @only leaves out included */
 	u64 duration_ns;         /* start nothing after this much virtual time; 0: no limit */
 	u64 seed;
 	u8 gen;                  /* IRDMA_GEN_1 or 2 */
@@ -36,7 +36,7 @@ struct tool_sim_params {
 	double attack, on_path;  /* that a connection is attacked: by those who guess; by those who know its sequence numbers */
 	double data;             /* that a connection moves data */
 	u32 largest;             /* bytes of a message, at most SIM_LARGEST_MAX */
-	const struct tool_sim_list *only; /* the connections that there are to be; NULL: all */
+	const struct tool_sim_list *only; /* the connections that there are to be, all below @connections; NULL: all */
 	bool paranoid;           /* after each event recount the books of the NICs that it touched */
 	bool stop_at_violation;
 	u64 *heartbeat;          /* counts steps, for someone who watches; or NULL */
@@ -71,7 +71,8 @@ struct tool_sim_moved {
 };
 
 struct tool_sim_result {
-	u64 started;
+	u64 started, ended;
+	bool interrupted;        /* by @stop */
 	u64 pairs[SIM_OUTCOMES][SIM_OUTCOMES]; /* [active][passive] */
 	u64 causes[32];          /* of SIM_FAILED on the active side, by enum cm_cause */
 	u64 events, steps, states, audits; /* for programs; of the wire; of the CMs' nodes; books recounted */

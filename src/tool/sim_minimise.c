@@ -105,7 +105,7 @@ static bool fewer_connections(struct minimise *m)
 }
 
 /* Those that had been started when it failed, as a list. */
-static void name_connections(struct minimise *m)
+static bool name_connections(struct minimise *m)
 {
 	struct tool_options o = *m->best;
 	struct tool_sim_list old = o.sim.only;
@@ -114,10 +114,15 @@ static void name_connections(struct minimise *m)
 	o.sim.only.n = old.n ? min(m->r->started_then, (u64)old.n) : m->r->started_then;
 	o.sim.only.item = calloc(o.sim.only.n + 1, sizeof(u64));
 	if (!o.sim.only.item)
-		return;
+		return false;
 	for (i = 0; i < o.sim.only.n; i++)
 		o.sim.only.item[i] = old.n ? old.item[i] : i;
-	free(o.sim.only.n && try(m, &o) ? old.item : o.sim.only.item);
+	if (o.sim.only.n && try(m, &o)) {
+		free(old.item);
+		return true;
+	}
+	free(o.sim.only.item);
+	return false;
 }
 
 /* ---- everything else ---- */
@@ -175,18 +180,26 @@ static bool smaller_numbers(struct minimise *m)
 	return any;
 }
 
-unsigned int sim_minimise(struct tool_options *o, struct tool_sim_result *r, u64 until_ns, sim_try_fn try_one)
+/* Those connections may not be what it takes; the run as it was must do. */
+static bool fails_again(struct minimise *m)
+{
+	const struct tool_options same = *m->best;
+
+	return name_connections(m) || try(m, &same);
+}
+
+bool sim_minimise(struct tool_options *o, struct tool_sim_result *r, u64 until_ns, sim_try_fn try_one, unsigned int *runs)
 {
 	struct minimise m = { .best = o, .r = r, .until_ns = until_ns, .try = try_one };
-	bool any;
+	bool any = fails_again(&m), again = any;
 
-	name_connections(&m);
-	do {
+	while (any && !is_over(&m)) {
 		any = fewer_connections(&m);
 		any |= fewer_faults(&m);
 		any |= smaller_numbers(&m);
-	} while (any && !is_over(&m));
-	return m.runs;
+	}
+	*runs = m.runs;
+	return again;
 }
 
 /* ---- saying it ---- */
@@ -210,7 +223,7 @@ void sim_print_command(FILE *f, const struct tool_options *o)
 	size_t i;
 
 	fprintf(f, "uwarp sim --seed %llu --nodes %u --connections %llu --gen %u", (unsigned long long)s->seed, s->nodes,
-		(unsigned long long)(s->only.n ? min(o->count, (u64)s->only.n) : o->count), s->gen);
+		(unsigned long long)o->count, s->gen);
 	for (i = 0; i < ARRAY_SIZE(rates); i++)
 		print_percent(f, rates[i].name, rates[i].v);
 	fprintf(f, " --largest %u%s%s", s->largest, s->ipv6 ? " --ipv6" : "", s->paranoid ? " --paranoid" : "");

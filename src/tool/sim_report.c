@@ -5,6 +5,11 @@
 
 static_assert(CM_CAUSES <= ARRAY_SIZE(((struct tool_sim_result *)0)->causes), "a counter per cause");
 
+u64 sim_total(const struct tool_options *o)
+{
+	return o->sim.only.n ? o->sim.only.n : o->count;
+}
+
 /* ---- text ---- */
 
 static void print_pairs(const struct tool_sim_result *r)
@@ -99,6 +104,8 @@ void sim_print_text(const struct tool_options *o, const struct tool_sim_result *
 	printf("time: %.3f s virtual, %.3f s real, %.0f connections per second\n", (double)r->virtual_ns / 1e9, wall,
 	       wall > 0 ? (double)r->started / wall : 0);
 	printf("digest: %016llx\n", (unsigned long long)r->digest);
+	if (r->interrupted)
+		printf("interrupted: %llu of %llu connections had ended\n", (unsigned long long)r->ended, (unsigned long long)sim_total(o));
 	if (r->violations)
 		printf("WRONG: %llu checks failed, the first: %s\n", (unsigned long long)r->violations, r->first_violation);
 	else
@@ -218,6 +225,8 @@ void sim_print_json(const struct tool_options *o, const struct tool_sim_result *
 	tool_json_begin(&j, stdout);
 	tool_json_str(&j, "event", "summary");
 	tool_json_u64(&j, "connections", r->started);
+	tool_json_u64(&j, "ended", r->ended);
+	tool_json_str(&j, "ended_by", r->interrupted ? "signal" : "itself");
 	tool_json_u64(&j, "hosts", o->sim.nodes);
 	tool_json_u64(&j, "generation", o->sim.gen);
 	tool_json_u64(&j, "seed", o->sim.seed);
