@@ -129,6 +129,7 @@ class Judge:
         self.decoded = set()     # streams whose start-up frame tshark has decoded
         self.not_decoded = {}    # streams where it has not: why it cannot, or None; frame number, StartFrame
         self.highest = {}        # by stream: the end of what has come
+        self.reset = set()       # streams with a reset
         self.begin = {}          # and its first bytes, as far as they came in order
 
     def damage(self, number):
@@ -155,6 +156,8 @@ class Judge:
             why = "came behind a later segment"
         elif start.fields[0] == "reply" and segment.other not in self.decoded:
             why = "answers a request that was not decoded"
+        elif segment.stream in self.reset or segment.other in self.reset:
+            why = "came behind a reset, a stray one of the connection before or a forged one"
         else:
             why = None
         self.not_decoded.setdefault(segment.stream, (why, number, start))
@@ -162,6 +165,8 @@ class Judge:
     def frame(self, number, frame):
         segment = Segment(frame)
         stream = segment.stream
+        if segment.flags & 4:
+            self.reset.add(stream)
         if segment.flags & 2 or stream not in self.begin:
             self.begin[stream] = bytearray()
             self.highest[stream] = segment.seq + (segment.flags >> 1 & 1)

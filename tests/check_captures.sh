@@ -18,6 +18,7 @@ trap 'rm -rf "$dir"' EXIT
 for source in tests/test_*.c; do
 	grep -qE '^#include "(capture_dir|cm_fixture|cm_states)\.h"' "$source" || continue
 	name=$(basename "$source" .c)
+	[[ $name != test_cm_flood ]] || continue # millions of frames, nearly all of them SYNs
 	UWARP_SOURCE=$PWD UWARP_TEST_CAPTURE=$dir "$build/tests/$name" > "$dir/$name.log" 2>&1 ||
 		{ grep -E 'ERROR|LINE|FAILED' "$dir/$name.log"; echo "$name failed"; exit 1; }
 done
