@@ -6,6 +6,7 @@
 #
 #   FUZZ_SECONDS=60 FUZZ_JOBS=2 FUZZ_TARGETS='fuzz_cm fuzz_qp'
 #
+# With FUZZ_RUNS each runs so many inputs, from one seed: the same ones each time, which is what a check wants.
 # New inputs that reach something new stay in DIR/fuzz/corpus, those that a target fails on in DIR/fuzz/crashes. With FUZZ_MERGE=1 nothing is run for long:
 # the corpora of the repository become the smallest part of all there is that reaches as much.
 set -euo pipefail
@@ -15,6 +16,8 @@ dir=$1/fuzz
 seconds=${FUZZ_SECONDS:-60}
 at_once=${FUZZ_JOBS:-$(nproc)}
 merge=${FUZZ_MERGE:-}
+limit=("-max_total_time=$seconds")
+[[ -z ${FUZZ_RUNS:-} ]] || limit=("-runs=$FUZZ_RUNS" -seed=1)
 passed=0
 failed=0
 
@@ -38,7 +41,7 @@ run() {
 	mkdir -p "$dir/corpus/$target"
 	[[ ! -d tests/fuzz/corpus/$target ]] || seeds=("tests/fuzz/corpus/$target")
 	# shellcheck disable=SC2046 # a list of words
-	"$dir/tests/fuzz/$target" $(options "$target") "-max_total_time=$seconds" "$dir/corpus/$target" "${seeds[@]}" \
+	"$dir/tests/fuzz/$target" $(options "$target") "${limit[@]}" "$dir/corpus/$target" "${seeds[@]}" \
 		> "$dir/$target.log" 2>&1 < /dev/null || status=$?
 	echo "$status" > "$dir/$target.status"
 }

@@ -680,6 +680,18 @@ static void test_bad_options(void **state)
 }
 
 /* 512 with revision 1, 508 with revision 2, 255 in a reject. */
+/* getopt() remembers where it was in -Zvvv; found by fuzz_cli. */
+static void test_options_begin_anew(void **state)
+{
+	struct tool_options o;
+
+	silence(true);
+	assert_int_equal(parse(TOOL_CONNECT, &o, "-Zvvv host:1"), TOOL_USAGE);
+	silence(false);
+	assert_int_equal(parse(TOOL_CONNECT, &o, "host:1"), 0);
+	assert_false(o.verbose);
+}
+
 static void test_pdata_bounds(void **state)
 {
 	static const struct {
@@ -819,6 +831,7 @@ int main(void)
 		cmocka_unit_test(test_pdata),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_options_begin_anew),
 		cmocka_unit_test(test_pdata_bounds),
 		cmocka_unit_test(test_help),
 		cmocka_unit_test(test_json),

@@ -589,7 +589,7 @@ static int parse_all(int argc, char **argv, struct tool_options *o)
 	int c;
 
 	build_table(o->command, longs, shorts);
-	optind = 1;
+	optind = 0; /* glibc: from the beginning, even if the last call stopped in the middle of a word such as -abc */
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		if (c == 'h')
