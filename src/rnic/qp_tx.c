@@ -3,7 +3,8 @@
  * What a QP sends: the batch. Theory of operation.
  *
  * FPDUs are described in a batch and given to the stream together, by one call. Their headers and trailers, and payload that is small, stand in the
- * batch's stage; large payload is sent from where the program has it. What the stream does not take stays described, and goes on at
+ * batch's stage; large payload is sent from where the program has it. With CRC on it is copied all the same: program and peers may change the memory at any time, and
+ * the CRC must be that of the bytes that go out. What the stream does not take stays described, and goes on at
  * PORT_WRITABLE or when the program polls. A WQE is done when the stream has taken the byte at its .end.
  *
  * Memory of a program is held from building to the end of the send, for whoever deregisters it waits; what is left is looked up again the next time. If it is
@@ -21,15 +22,26 @@
 /* Largest FPDU of control bytes: a Terminate, its pad and CRC, one marker. */
 #define FPDU_MAX (MPA_LEN_SIZE + RDMAP_TERM_MAX + MPA_TRAILER_MAX + MPA_MARKER_SIZE)
 #define COPY_MAX 1024u      /* payload up to here is cheaper to copy than to describe */
-#define STAGE_MARKERS (3u * 65536u) /* with markers FPDUs are copied whole */
+#define STAGE_WHOLE (3u * 65536u) /* for FPDUs that are copied whole */
 static_assert(RNIC_MAX_INLINE <= COPY_MAX, "inline data lives in the ring, and is not described");
 #define TERMINATE_MSN 1 /* queue 2 carries one message */
 
 /* ---- the batch ---- */
 
+/* Markers stand within the payload. */
+static bool copies_all(const struct rnic_qp *q)
+{
+	return q->tx.mpa.markers || q->tx.mpa.crc;
+}
+
+static bool copies(const struct rnic_qp *q, u32 payload)
+{
+	return payload <= COPY_MAX || copies_all(q);
+}
+
 bool rnic_tx_prepare(struct rnic_qp *q)
 {
-	u32 size = q->tx.mpa.markers ? STAGE_MARKERS : RNIC_TX_STAGE;
+	u32 size = copies_all(q) ? STAGE_WHOLE : RNIC_TX_STAGE;
 	struct rnic_tx_batch *b;
 
 	if (likely(q->tx.batch != NULL))
@@ -72,7 +84,7 @@ bool rnic_tx_room(const struct rnic_qp *q, u32 pieces, u32 payload)
 
 	if (q->tx.mpa.markers)
 		stage = mpa_fpdu_len(&q->tx.mpa, RDMAP_HDR_MAX + payload);
-	else if (payload <= COPY_MAX)
+	else if (copies(q, payload))
 		stage += payload;
 	return b->segs + pieces + 2 <= RNIC_TX_SEGS && b->stage_len + stage <= b->stage_size;
 }
@@ -167,7 +179,7 @@ void rnic_tx_add(struct rnic_qp *q, u8 *hdr, u32 hdr_len, struct rnic_piece *p, 
 	u32 len;
 
 	q->qp.tx_fpdus++;
-	if (!q->tx.mpa.markers && payload > COPY_MAX) {
+	if (!copies(q, payload)) {
 		q->tx.built += describe(q, hdr, hdr_len, p, n, payload, access);
 		return;
 	}
