@@ -216,6 +216,9 @@ test_losses() {
 	begin "link down in mid-connection, and up again"
 	want "a listener" start_listen -v :7174
 	want "a connection" start_connect --hold 3 --timeout 60 10.77.0.2:7174
+	# A zero-length Write that is on its way would be sent again, and be answered with a reset, before the FIN.
+	want "what is sent after the set-up to be through" wait_for connect.out '-- RDMA Write, 0 bytes -' 3
+	sleep 0.2
 	in_b ip link set vb down
 	want "the listener's side is told" wait_for listen.out '^disconnected'
 	want "the other one, whose carrier alone is gone, is not" hasnt connect.out '^disconnected'
