@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "cancelled.h"
 #include "shim/cmdev_internal.h"
 
 #define WAIT_MS 20000
@@ -1099,14 +1100,7 @@ static void *cancelled_at_work(void *arg)
 /* No lock stays taken when a thread is cancelled: its command ends first. */
 static void cancelled_thread(void **state)
 {
-	bool done = false;
-	pthread_t t;
-	void *end;
-
-	assert_int_equal(pthread_create(&t, NULL, cancelled_at_work, &done), 0);
-	assert_int_equal(pthread_join(t, &end), 0);
-	assert_ptr_equal(end, PTHREAD_CANCELED);
-	assert_true(done);
+	assert_done_when_cancelled(cancelled_at_work);
 }
 
 /* One that does not wait has an answer. */

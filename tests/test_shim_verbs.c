@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "cancelled.h"
 #include "shim/verbs_internal.h"
 
 #undef ibv_query_port
@@ -1168,14 +1169,7 @@ static void *cancelled_at_work(void *arg)
 /* No lock stays taken when a thread is cancelled: its verbs end first. Where it waits for events, it ends. */
 static void test_cancelled_thread(void **state)
 {
-	bool done = false;
-	pthread_t t;
-	void *end;
-
-	assert_int_equal(pthread_create(&t, NULL, cancelled_at_work, &done), 0);
-	assert_int_equal(pthread_join(t, &end), 0);
-	assert_ptr_equal(end, PTHREAD_CANCELED);
-	assert_true(done);
+	assert_done_when_cancelled(cancelled_at_work);
 }
 
 int main(void)
